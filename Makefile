@@ -70,7 +70,7 @@ docs: picture
 site:
 	@scripts/env.sh dev
 	$(DEV)/bin/sphinx-build -q -W -c docs . site
-	@echo 'open site/docs/index.html'
+	@echo 'open site/README.html'
 
 picture:
 	@scripts/env.sh dev

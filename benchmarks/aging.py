@@ -150,7 +150,7 @@ def main() -> None:
         began = time.perf_counter()
         earlier = earlier_records.read(Path(made) / "now")
         seconds = time.perf_counter() - began
-    print(f"{len(earlier.found)} summaries of {statistics.mean(sizes) / 1000:.1f} kB read in {seconds:.2f} s")
+    print(f"{len(earlier.summaries)} summaries of {statistics.mean(sizes) / 1000:.1f} kB read in {seconds:.2f} s")
 
 
 if __name__ == "__main__":

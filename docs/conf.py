@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,7 +9,7 @@ if TYPE_CHECKING:
 
 project = "pytest_accel"
 extensions = ["myst_parser"]
-root_doc = "docs/index"
+root_doc = "README"
 include_patterns = ["*.md", "docs/*.md", "benchmarks/README.md", "thresholds/CHANGELOG.md"]
 html_theme = "furo"
 html_title = "pytest_accel"
@@ -20,18 +19,31 @@ myst_heading_anchors = 4
 """Headings down to this level get the anchors that GitHub gives them, which the links of the pages use."""
 suppress_warnings = ["myst.header"]  # a page that Sphinx includes nowhere may begin below a first heading
 
-_SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
-_PAGE = re.compile(r"\]\(([^)]+)\.md\)")
+MENU = {
+    "Using it": [
+        "running",
+        "verdicts",
+        "fault-codes",
+        "record",
+        "own-tests",
+        "thresholds",
+        "checks",
+        "delivery",
+        "fleet",
+    ],
+    "What it is worth": ["status", "/benchmarks/README"],
+    "Working on it": ["/CONTRIBUTING", "architecture", "/SECURITY", "/CHANGELOG", "/thresholds/CHANGELOG"],
+}
+"""The pages of the site, by caption: in docs/, or from the top of the checkout with a slash."""
 
 
 def with_menu(_: Sphinx, name: str, source: list[str]) -> None:
-    """Append a menu to the first page: an entry for each page that it links to, under the heading of the section."""
+    """Append the menu to the first page."""
     if name != root_doc:
         return
-    parts = ["Begin", *_SECTION.split(source[0])]
-    for heading, text in zip(parts[::2], parts[1::2], strict=True):
-        pages = "\n".join(_PAGE.findall(text))
-        source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {heading}\n\n{pages}\n```\n"
+    for caption, pages in MENU.items():
+        lines = "\n".join(page if page.startswith("/") else f"/docs/{page}" for page in pages)
+        source[0] += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{lines}\n```\n"
 
 
 def setup(app: Sphinx) -> None:

@@ -71,24 +71,25 @@ ACTIONS = {
     Action.CONFIGURE: "Set the named setting or version right.",
     Action.INVESTIGATE: "Measure again; if the finding stays, run the vendor's field diagnostic.",
     Action.WATCH: "Keep the node in use and compare its next records.",
-    Action.MEASURE_AGAIN: "Remove what prevented or disturbed the measurement, and measure again.",
-    Action.NONE: "Nothing: another finding tells the cause.",
+    Action.MEASURE_AGAIN: "Remove the obstacle or the disturbance, and measure again.",
+    Action.NONE: "Nothing: another finding names the cause.",
 }
 """Each action in words."""
 HEAD = """# Fault codes and next steps
 
-Made by `scripts/fault_codes.py` from `pytest_accel/core/fault_codes.yaml`. Every verdict that fails or is
-marginal has a code, a severity and a next step. They are printed below the closing line (`next: gpu6 (serial ...)
-A401 ...`; `-v` prints those of marginal verdicts too), and are in `findings` of the record, in JUnit and in all
-[exports](record.md#exports).
+For everybody who acts on a finding, and for runbooks. Made by `scripts/fault_codes.py` from
+`pytest_accel/core/fault_codes.yaml`. Every verdict that fails or is marginal has a code, a severity and a
+next step. They are printed below the closing line (`next: gpu6 (serial ...) A401 ...`; `-v` prints those of
+marginal verdicts too), and are in `findings` of the record, in JUnit and in all [exports](record.md#exports).
 
-**A code never changes its meaning**, so that tickets and scripts can rely on it. The cause counts more than the metric:
-a product that is slow because the device slowed itself down for heat has A401, not A501. Where no cause accounts for
-half of the lost clock, the code is that of the metric. An error that the driver reported has the code of that error.
+**A code never changes its meaning**, so that tickets and scripts can rely on it. The cause counts more than
+the metric: a matrix product that is slow because the device slowed itself down for heat has A401, not A501.
+Where no cause accounts for half of the lost clock, the code is that of the metric. An error that the driver
+reported has the code of that error.
 
 The last column names DCGM's errors of the same kind, with DCGM's severity in parentheses
 ([source]({dcgm}), November 2026),
-for those whose runbooks go by DCGM's names. The figures are not DCGM's.
+for runbooks that go by DCGM's names. The figures are not DCGM's.
 """
 
 
@@ -96,9 +97,7 @@ def page() -> str:
     """Return the whole page in Markdown."""
     lines = [HEAD.format(dcgm=DCGM)]
     lines += ["## Severities", "", *table(("severity", "meaning"), _words(SEVERITIES.items())), ""]
-    lines += [
-        "A marginal or waived verdict is a `warning` whatever its code. Drain and return hardware on exit status 1"
-    ]
+    lines += ["A marginal or waived verdict is a `warning` with any code. Drain and return hardware on exit status 1"]
     lines += ["alone ([verdicts.md](verdicts.md#closing-lines-and-exit-statuses)); the code says how.", ""]
     lines += ["## Actions", "", *table(("action", "meaning"), _words(ACTIONS.items())), ""]
     for heading, codes in HEADINGS.items():

@@ -20,7 +20,7 @@ from pytest_accel.views.markdown import table
 
 HEAD = (
     "Printed by `scripts/judged_by.py` from the declarations of the probes, the tables of facts and the threshold",
-    "files. docs/verdicts.md has the rules.",
+    "files. docs/verdicts.md has the rules and the table of distances.",
     "",
     "A **limit** is of a SKU's file, of a vendor's file, of a class, or implied by what platform and datasheet",
     "state. Breaking it is FAIL, or MARGINAL where it only warns. **Published** figures decide nothing. The numbers",
@@ -28,7 +28,7 @@ HEAD = (
     "**Neighbours** are four or more like devices of the node: a",
     f"device below {1 - distance.FAR:g} of the median of the others fails; memory, links and products fail far above",
     "it. A device that lost more than two runs differ by since its own **past** is marginal.",
-    "docs/comparison.md has the table. A fact that **changes** during the run fails if the new value",
+    "A fact that **changes** during the run fails if the new value",
     "breaks its limit, and is marginal otherwise.",
 )
 PLACES = {

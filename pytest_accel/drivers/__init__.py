@@ -1,6 +1,6 @@
 """Adapters to the management libraries, called in the sensor process only: any call may block for ever.
 
-The names here are public: a package of its own adds a vendor with them (docs/extending.md). The tables beside them
+The names here are public: a package of its own adds a vendor with them (docs/architecture.md). The tables beside them
 (Xids, kernel messages) are imported where they are needed.
 """
 

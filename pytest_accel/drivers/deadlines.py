@@ -39,11 +39,11 @@ def each(
     threads = [threading.Thread(target=ask, args=pair, daemon=True) for pair in questions.items()]
     for thread in threads:
         thread.start()
-    until = time.monotonic() + limit
+    deadline = time.monotonic() + limit
     for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
-    late = NoAnswer(f"its management library has not answered for {limit:g} s")
-    return {key: answers.get(key, late) for key in questions}
+        thread.join(max(0.0, deadline - time.monotonic()))
+    timeout = NoAnswer(f"its management library has not answered for {limit:g} s")
+    return {key: answers.get(key, timeout) for key in questions}
 
 
 def answering(questions: Mapping[int, Callable[[], Device]]) -> tuple[list[Device], list[str]]:
@@ -52,9 +52,9 @@ def answering(questions: Mapping[int, Callable[[], Device]]) -> tuple[list[Devic
     Raises DriverProblem if there are some and none answers.
     """
     answers = each(questions)
-    found = [answer for answer in answers.values() if isinstance(answer, Device)]
-    lost = [(index, answer) for index, answer in answers.items() if isinstance(answer, DriverProblem)]
-    problems = [f"GPU {index} does not answer: {why}" for index, why in lost]
-    if problems and not found:
+    devices = [answer for answer in answers.values() if isinstance(answer, Device)]
+    failures = [(index, answer) for index, answer in answers.items() if isinstance(answer, DriverProblem)]
+    problems = [f"GPU {index} does not answer: {problem}" for index, problem in failures]
+    if problems and not devices:
         raise DriverProblem("; ".join(problems))
-    return found, problems
+    return devices, problems

@@ -20,7 +20,7 @@ def in_use(used: int | None, busy: Callable[[], int | None], processes: Sequence
     `used` is in bytes, `busy` returns percent. A value that cannot be read (None) does not count against the device.
     """
     lasting = _lasting(busy)
-    names = ", ".join(f"pid {each['pid']}" for each in processes or ()) or "by a process that is not visible from here"
+    names = ", ".join(f"pid {user['pid']}" for user in processes or ()) or "by a process that is not visible from here"
     if used is not None and used > IDLE_MEMORY_BYTES:
         return f"{used / 1e9:.1f} GB of its memory is in use ({names})"
     if lasting is not None and lasting > IDLE_UTILISATION:
@@ -30,13 +30,13 @@ def in_use(used: int | None, busy: Callable[[], int | None], processes: Sequence
 
 def _lasting(busy: Callable[[], int | None]) -> int | None:
     """Return the lowest of up to BUSY_READINGS readings in percent, None if the first cannot be read."""
-    least: int | None = None
+    lowest: int | None = None
     for reading in range(BUSY_READINGS):
         time.sleep(0.5 if reading else 0.0)
-        now = busy()
-        if now is None:
-            return least
-        least = now if least is None else min(now, least)
-        if least <= IDLE_UTILISATION:
+        percent = busy()
+        if percent is None:
+            return lowest
+        lowest = percent if lowest is None else min(percent, lowest)
+        if lowest <= IDLE_UTILISATION:
             break
-    return least
+    return lowest

@@ -31,7 +31,7 @@ class NoDriver(DriverProblem):
 class Hint:
     """An accelerator that the machine shows without any library.
 
-    `driver` is the name of its vendor. It has a place on the PCI bus ("0000:17:00.0") or a node ("/dev/nvidia0").
+    `driver` is the name of its vendor. It has an address on the PCI bus ("0000:17:00.0") or a node ("/dev/nvidia0").
     """
 
     driver: str
@@ -40,7 +40,7 @@ class Hint:
 
     @property
     def where(self) -> str:
-        """The place in words: "PCI 0000:17:00.0", or the path of the node."""
+        """Address in words: "PCI 0000:17:00.0", or the path of the node."""
         return f"PCI {self.pci}" if self.pci else self.node
 
 

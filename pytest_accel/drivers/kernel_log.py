@@ -17,7 +17,7 @@ from pytest_accel.drivers.interface import DriverProblem
 LOG = Path("/dev/kmsg")
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): (\d+)\b(?:, pid='?(\d+|<unknown>)'?)?(?:, (.*))?")
 """A MIG instance may stand behind the address: "(PCI:0000:3b:00 GPU-I:03)"."""
-_PLACE = re.compile(r"\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b", re.IGNORECASE)
+_ADDRESS = re.compile(r"\b[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b", re.IGNORECASE)
 _SOURCE = re.compile(r"(\w{4,8}):\S+: DPC: containment event, status:\w+ source:0x([0-9a-f]{2})([0-9a-f]{2})")
 _BELOW = re.compile(r" device_id: (\w{4,8}):(?:.*?) secondary_bus: 0x(?!00)([0-9a-f]{2})", re.DOTALL)
 _FIRMWARE = re.compile(r"^(\{\d+\})?\[Hardware Error\]: ")
@@ -33,7 +33,7 @@ _LINES = (
 the report with its mark or of the device that it speaks of; one of a device `below` to the last report. A firmware's
 report has a part for each section (Linux 6.12 to 6.16: drivers/firmware/efi/cper.c, drivers/pci/pcie/aer.c and dpc.c;
 NVIDIA's osapi.c)."""
-_KINDS = [(re.compile(parts), re.compile(more)) for parts, more in _LINES]
+_KINDS = [(re.compile(parts), re.compile(continuation)) for parts, continuation in _LINES]
 TOGETHER = 1.0
 """Seconds without a further line after which a report is whole."""
 MOST_LINES = 200
@@ -52,16 +52,16 @@ def parse(report: str) -> dict[str, Any] | None:
     An Xid has `address` (PCI), `number`, `pid` (None if unknown) and `text`; another message has `message` (its name
     in `kernel_messages`), `address`, `text`, and under `named` all PCI addresses in it.
     """
-    if other := kernel_messages.find(report):
-        message, address = other
+    if match := kernel_messages.find(report):
+        message, address = match
         text = "; ".join(_FIRMWARE.sub("", line).strip() for line in report.splitlines())[:SHOWN]
         return {"message": message.name, "address": address, "text": text, "named": sorted(_named(report))}
     xid = _XID.search(report)
     if not xid:
         return None
     address, number, pid, text = xid.groups()
-    known = int(pid) if pid and pid.isdigit() else None
-    return {"address": address.lower(), "number": int(number), "pid": known, "text": (text or "").strip()}
+    process = int(pid) if pid and pid.isdigit() else None
+    return {"address": address.lower(), "number": int(number), "pid": process, "text": (text or "").strip()}
 
 
 def _named(report: str) -> set[str]:
@@ -70,19 +70,19 @@ def _named(report: str) -> set[str]:
     These are the device that sent an error to a port, as a number, and the one on the bus behind a port.
     """
     sent = {
-        f"{domain}:{bus}:{int(rest, 16) >> 3:02x}.{int(rest, 16) & 7}" for domain, bus, rest in _SOURCE.findall(report)
+        f"{domain}:{bus}:{int(byte, 16) >> 3:02x}.{int(byte, 16) & 7}" for domain, bus, byte in _SOURCE.findall(report)
     }
-    below = {f"{domain}:{bus}:00.0" for domain, bus in _BELOW.findall(report)}
-    return {place.lower() for place in {*_PLACE.findall(report), *sent, *below}}
+    downstream = {f"{domain}:{bus}:00.0" for domain, bus in _BELOW.findall(report)}
+    return {address.lower() for address in {*_ADDRESS.findall(report), *sent, *downstream}}
 
 
 @dataclass(eq=False)
 class _Report:
-    """A report that may go on: its kind, its last time, its mark or its devices, its parts, and its lines."""
+    """A report that may go on: kind, last time (`seconds` since the boot), mark or devices, parts, and lines."""
 
     kind: int
-    at: float
-    about: set[str | None]
+    seconds: float
+    subjects: set[str | None]
     parts: set[str | None]
     lines: list[str]
 
@@ -99,42 +99,43 @@ class Reports:
 
         A record that a program wrote holds none.
         """
-        at, text = _seconds(record), _text(record)
-        done = self.end([report for report in self.open if report.at < at - TOGETHER])
-        for kind, (parts, more) in enumerate(_KINDS):
+        seconds, text = _seconds(record), _text(record)
+        events = self.end([report for report in self.open if report.seconds < seconds - TOGETHER])
+        for kind, (parts, continuation) in enumerate(_KINDS):
             part = parts.search(text)
-            goes_on = part or more.search(text)
+            goes_on = part or continuation.search(text)
             if not goes_on:
                 continue
             mark = _FIRMWARE.match(text)
-            about: set[str | None] = {*_named(text)} if kind else {mark and mark[1]}
-            own = [report for report in self.open if report.kind == kind]
-            report = next((one for one in reversed(own) if about & one.about), None)
+            # a report of the firmware has a mark, the others name devices
+            subjects: set[str | None] = {*_named(text)} if kind else {mark and mark[1]}
+            candidates = [report for report in self.open if report.kind == kind]
+            report = next((candidate for candidate in reversed(candidates) if subjects & candidate.subjects), None)
             if goes_on.lastgroup == "below":
-                report = report or next(reversed(own), None)
+                report = report or next(reversed(candidates), None)
             if part and (report is None or part.lastgroup in report.parts):
                 heads = report.lines[:1] if report and part.lastgroup == "section" else []
-                done += self.end([report] if report else [])
-                self.open.append(_Report(kind, at, about, {part.lastgroup}, [*heads, text]))
-                return done
+                events += self.end([report] if report else [])
+                self.open.append(_Report(kind, seconds, subjects, {part.lastgroup}, [*heads, text]))
+                return events
             if report and len(report.lines) < MOST_LINES:
-                report.at = at
-                report.about |= about if part else set()
+                report.seconds = seconds
+                report.subjects |= subjects if part else set()
                 report.parts |= {part.lastgroup} if part else set()
                 report.lines.append(text)
-                return done
-        return done + _found(at, text)
+                return events
+        return events + _events_in(seconds, text)
 
     def end(self, reports: Sequence[_Report] | None = None) -> list[dict[str, Any]]:
         """Return the events of reports to which nothing more belongs, by default of all."""
-        whole = self.open if reports is None else reports
-        self.open = [report for report in self.open if report not in whole]
-        return [event for report in whole for event in _found(report.at, "\n".join(report.lines))]
+        finished = self.open if reports is None else reports
+        self.open = [report for report in self.open if report not in finished]
+        return [event for report in finished for event in _events_in(report.seconds, "\n".join(report.lines))]
 
 
-def _found(at: float, report: str) -> list[dict[str, Any]]:
+def _events_in(seconds: float, report: str) -> list[dict[str, Any]]:
     event = parse(report)
-    return [{"at": at, **event}] if event else []
+    return [{"at": seconds, **event}] if event else []
 
 
 def is_at(event_address: str, device_address: str | None) -> bool:
@@ -159,10 +160,10 @@ def past(path: Path = LOG) -> list[dict[str, Any]]:
     booted, reports = clock.epoch(), Reports()
     log = _open(path, os.SEEK_SET)
     try:
-        found = [event for record in _held(log, path) for event in reports.take(record)] + reports.end()
+        events = [event for record in _records(log, path) for event in reports.take(record)] + reports.end()
     finally:
         os.close(log)
-    return [{**event, "at": booted + event["at"]} for event in found]
+    return [{**event, "at": booted + event["at"]} for event in events]
 
 
 def _open(path: Path, whence: int) -> int:
@@ -179,7 +180,7 @@ def _unreadable(path: Path, error: OSError) -> DriverProblem:
     return DriverProblem(f"{path}: {error.strerror} (requires root, on the host instead of a container)")
 
 
-def _held(log: int, path: Path) -> Iterator[bytes]:
+def _records(log: int, path: Path) -> Iterator[bytes]:
     """Yield the records that an open log holds now. Raises DriverProblem if it cannot be read or has an end."""
     while True:
         try:
@@ -190,7 +191,7 @@ def _held(log: int, path: Path) -> Iterator[bytes]:
             return
         except OSError as error:
             raise _unreadable(path, error) from None
-        if not record:
+        if not record:  # the file that a container shows in place of the log may end
             raise DriverProblem(f"{LOG} is not the kernel log here: it has an end")
         yield record
 
@@ -203,24 +204,24 @@ def _events(log: int, path: Path) -> Iterator[dict[str, Any]]:
         waited = poll.poll(1000 * TOGETHER if reports.open else None)
         for event in [] if waited else reports.end():
             yield _now(event)
-        for record in _held(log, path):
+        for record in _records(log, path):
             yield from map(_now, reports.take(record))
 
 
 def _now(event: dict[str, Any]) -> dict[str, Any]:
     """Return an event without its time since the boot."""
-    return {name: each for name, each in event.items() if name != "at"}
+    return {name: value for name, value in event.items() if name != "at"}
 
 
 def _seconds(record: bytes) -> float:
     """Return the time of a record in seconds since the boot; 0 if it states none."""
-    stated = record.partition(b";")[0].split(b",")
-    return int(stated[2]) / 1e6 if len(stated) > 2 and stated[2].isdigit() else 0.0
+    fields = record.partition(b";")[0].split(b",")
+    return int(fields[2]) / 1e6 if len(fields) > 2 and fields[2].isdigit() else 0.0
 
 
 def _text(record: bytes) -> str:
     """Return the first line of a record's text; an empty one of a record that a program wrote."""
     priority = record.partition(b",")[0]
     if priority.isdigit() and int(priority) >= FACILITIES:
-        return ""
+        return ""  # a program wrote it
     return record.partition(b";")[2].partition(b"\n")[0].decode(errors="replace").strip()

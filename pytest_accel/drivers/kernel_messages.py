@@ -48,17 +48,17 @@ def messages() -> Mapping[str, Message]:
 
 def _message(pattern: str = "", texts: Sequence[str] = (), **row: Any) -> Message:
     """Return a message of the table, its pattern with the alternative texts behind it and without placeholders."""
-    whole = f"{pattern}(?:{'|'.join(texts)})" if texts else pattern
-    for name, meant in _PLACEHOLDERS.items():
-        whole = whole.replace(name, meant)
-    return Message(pattern=re.compile(whole, re.DOTALL), **row)
+    expression = f"{pattern}(?:{'|'.join(texts)})" if texts else pattern
+    for name, replacement in _PLACEHOLDERS.items():
+        expression = expression.replace(name, replacement)
+    return Message(pattern=re.compile(expression, re.DOTALL), **row)
 
 
 def find(report: str) -> tuple[Message, str] | None:
     """Return the message that lines of the log match with its PCI address ("" for none), or None."""
     for message in messages().values():
-        if found := message.pattern.search(report):
-            address = found.groupdict().get("address") or ""
+        if match := message.pattern.search(report):
+            address = match.groupdict().get("address") or ""
             return message, address.lower()
     return None
 

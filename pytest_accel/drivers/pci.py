@@ -47,9 +47,9 @@ def near_cpus(address: str | None) -> tuple[int, ...]:
 
     If it may use none of them, all CPUs that it may use are returned.
     """
-    allowed = os.sched_getaffinity(0)
-    near = cpus_of(read(address, "local_cpulist")) & allowed
-    return tuple(sorted(near or allowed))
+    usable = os.sched_getaffinity(0)
+    local = cpus_of(read(address, "local_cpulist")) & usable
+    return tuple(sorted(local or usable))
 
 
 def path(address: str | None) -> list[dict[str, Any]]:
@@ -61,18 +61,18 @@ def path(address: str | None) -> list[dict[str, Any]]:
     folder = DEVICES / str(address)
     if address is None or not folder.exists():
         return []
-    places = [place for place in (folder.resolve(), *folder.resolve().parents) if _ADDRESS.fullmatch(place.name)]
-    return [{"address": place.name, **_link(place)} for place in places]
+    nodes = [node for node in (folder.resolve(), *folder.resolve().parents) if _ADDRESS.fullmatch(node.name)]
+    return [{"address": node.name, **_link(node)} for node in nodes]
 
 
-def _link(place: Path) -> dict[str, int]:
-    found = {}
+def _link(node: Path) -> dict[str, int]:
+    link = {}
     for key, name in (("gen", "current_link_speed"), ("gen_max", "max_link_speed")):
-        speed = re.match(r"[\d.]+", told(place / name))
+        speed = re.match(r"[\d.]+", told(node / name))
         if speed and float(speed[0]) in GENERATIONS:
-            found[key] = GENERATIONS[float(speed[0])]
+            link[key] = GENERATIONS[float(speed[0])]
     for key, name in (("width", "current_link_width"), ("width_max", "max_link_width")):
-        width = told(place / name)
+        width = told(node / name)
         if width.isdigit() and 0 < int(width) <= 32:
-            found[key] = int(width)
-    return found
+            link[key] = int(width)
+    return link

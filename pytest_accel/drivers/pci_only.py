@@ -12,34 +12,34 @@ from pytest_accel.drivers.interface import Driver, Hint, NoDriver, Reading
 
 
 class PciOnlyDriver(Driver):
-    """Identity and place from /sys/bus/pci. Nothing is known of health, use, power or clocks, and that is said."""
+    """Identity and address from /sys/bus/pci. Nothing is known of health, use, power or clocks, and that is said."""
 
     def __init__(
         self,
         title: str,
-        shown: Sequence[Hint],
+        hints: Sequence[Hint],
         *,
-        wanted: str,
+        library: str,
         tiles: Mapping[str, int] | None = None,
         why_no_link: str | None = None,
     ) -> None:
         """Raise NoDriver where only nodes in /dev show the devices: they have no identity that would last.
 
-        `title` names the devices, `wanted` is the library that would state health, power and use, `tiles` the PCI ids
+        `title` names the devices, `library` is the one that would state health, power and use, `tiles` the PCI ids
         of cards that are several devices to torch, `why_no_link` the reason why the function's registers do not speak
         of the link to the host.
         """
         self._tiles, self._no_link = tiles or {}, why_no_link
-        self._shown = sorted((each for each in shown if each.pci), key=lambda hint: hint.pci)
-        if not self._shown:
+        self._hints = sorted((hint for hint in hints if hint.pci), key=lambda hint: hint.pci)
+        if not self._hints:
             raise NoDriver(f"pytest_accel has no driver for {title} devices yet, and the PCI bus shows none here")
-        self.need = f"pytest_accel does not drive {wanted}, which alone states it"
-        self.needs = [f"pytest_accel does not drive {wanted}: {title} devices are known by the PCI bus alone"]
+        self.need = f"pytest_accel does not drive {library}, which alone states it"
+        self.needs = [f"pytest_accel does not drive {library}: {title} devices are known by the PCI bus alone"]
 
     def discover(self) -> list[Device]:
         """Return the devices in the order of their PCI addresses; each tile of a card is a device."""
-        found: list[Device] = []
-        for hint in self._shown:
+        devices: list[Device] = []
+        for hint in self._hints:
             address = hint.pci
             pci_id = pci.identity(address, "")
             tiles = self._tiles.get(str(pci_id), 1)
@@ -47,7 +47,7 @@ class PciOnlyDriver(Driver):
                 uuid = f"PCI-{pseudonym()}-{address}" + (f"-tile{tile}" if tiles > 1 else "")
                 device = Device(
                     uuid=uuid,
-                    index=len(found),
+                    index=len(devices),
                     driver=hint.driver,
                     model="",
                     pci_id=pci_id,
@@ -56,18 +56,18 @@ class PciOnlyDriver(Driver):
                     cpus=pci.near_cpus(address),
                     facts=self._facts(address),
                 )
-                found.append(device)
-        return found
+                devices.append(device)
+        return devices
 
     def _facts(self, address: str) -> dict[str, Any]:
-        known = {
+        facts = {
             "pci_subsystem": pci.identity(address, "subsystem_"),
             "kernel_driver": pci.kernel_driver(address),
             "module_id": pci.read(address, "module_id") or None,
-            "sole": len(self._shown) == 1 or None,
+            "sole": len(self._hints) == 1 or None,
             **self._link(address),
         }
-        return {**{name: value for name, value in known.items() if value is not None}, **self._unread(address)}
+        return {**{name: value for name, value in facts.items() if value is not None}, **self._unread(address)}
 
     def _link(self, address: str) -> dict[str, Any]:
         """Return width and generation of the link to the host, if the registers of the function describe that link."""
@@ -84,8 +84,8 @@ class PciOnlyDriver(Driver):
         return f"the bridges of a virtual machine are emulated ({kind})" if kind else None
 
     def _unread(self, address: str) -> dict[str, Any]:
-        why = self._why_no_link() or (None if pci.path(address) else "/sys/bus/pci does not show its link")
-        links = dict.fromkeys(("pcie_path", "pcie_gen_max", "pcie_width", "pcie_width_max"), why) if why else {}
+        reason = self._why_no_link() or (None if pci.path(address) else "/sys/bus/pci does not show its link")
+        links = dict.fromkeys(("pcie_path", "pcie_gen_max", "pcie_width", "pcie_width_max"), reason) if reason else {}
         return {"unread": {**links, EVERYTHING_ELSE: self.need}}
 
     def idle(self, device: Device) -> str | None:  # noqa: ARG002  the protocol's signature

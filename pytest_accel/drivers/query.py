@@ -35,14 +35,14 @@ class LibraryCall(Answerer):
     """A call of one library function. A text among the arguments is the name of a constant of the library.
 
     `fills` names the struct that the function fills by reference; if it is empty, the function returns its answer.
-    `about` is "device", or "system" for a function that takes no device.
+    `target` is "device", or "system" for a function that takes no device.
     """
 
     name: str
     arguments: tuple[str | int, ...] = ()
     read: Callable[[Any], Any] = as_it_is
     fills: str = ""
-    about: str = "device"
+    target: str = "device"
 
 
 Table = Mapping[str, Answerer | tuple[Answerer, ...]]
@@ -66,7 +66,7 @@ class Asker:
 
     def __init__(self, library: Any, handle: Any) -> None:
         self._library, self._handle = library, handle
-        self._known: dict[Any, Any] = {}
+        self._answers: dict[Any, Any] = {}
         self.facts: dict[str, Any] = {}
         self.unread: dict[str, str] = {}
         """Facts that exist but could not be read, with the reason: a missing permission, an error."""
@@ -86,62 +86,55 @@ class Asker:
 
     def sheet(self) -> dict[str, Any]:
         """Return all facts of the round, with `unread` and `unsupported` if these are not empty."""
-        kept = {key: value for key, value in self.facts.items() if value is not None}
-        lacking = {"unread": self.unread, "unsupported": self.unsupported}
-        return {**kept, **{key: dict(sorted(each.items())) for key, each in lacking.items() if each}}
+        facts = {key: value for key, value in self.facts.items() if value is not None}
+        refusals = {"unread": self.unread, "unsupported": self.unsupported}
+        return {**facts, **{key: dict(sorted(reasons.items())) for key, reasons in refusals.items() if reasons}}
 
     def add_path(self, address: str | None, virtual: str) -> None:
-        """Add the PCI class of the device, and the bridges above it, which a virtual machine (its kind) emulates.
-
-        NVML calls the devices of some virtual machines bare metal, such as V100 of a cloud at 00:04.0: the firmware of
-        the machine tells.
-        """
+        """Add the PCI class of the device, and the bridges above it, which a virtual machine (its kind) emulates."""
         hidden = "/sys/bus/pci does not show the GPU here"
         if kind := pci.read(address, "class"):
             self.facts["pci_class"] = kind
+            # NVML calls the devices of some virtual machines bare metal, such as V100 of a cloud at 00:04.0
             if not virtual and place().machine:
                 virtual = self.facts["virtualization"] = "passthrough"
         else:
             self.unsupported["pci_class"] = hidden
         if virtual:
             self.unsupported["pcie_path"] = f"the bridges of a virtual machine are emulated ({virtual})"
-        elif found := pci.path(address):
-            self.facts["pcie_path"] = found
+        elif path := pci.path(address):
+            self.facts["pcie_path"] = path
         else:
             self.unsupported["pcie_path"] = hidden
 
     def device(self, uuid: str, index: int, address: str | None, *, driver: str, of_device: Sequence[str]) -> Device:
-        """Return the device with the facts of the round; answers named in `of_device` are its fields, and no facts.
-
-        A board's memory may hold bytes that are no text: they become escapes, since no record with them is read.
-        """
-        known = {name: value for name, value in self.facts.items() if value is not None}
-        node, stated = pci.numa_node(address), known.get("numa_node", -1)
+        """Return the device with the facts of the round; answers named in `of_device` are its fields, and no facts."""
+        facts = {name: value for name, value in self.facts.items() if value is not None}
+        node, library_node = pci.numa_node(address), facts.get("numa_node", -1)
         return Device(
             uuid=uuid,
             index=index,
             driver=driver,
-            model=known.get("model", ""),
-            memory_bytes=known.get("memory_bytes", 0),
-            serial=printable(str(known["serial"])) if "serial" in known else None,
-            pci_id=known.get("pci_id"),
+            model=facts.get("model", ""),
+            memory_bytes=facts.get("memory_bytes", 0),
+            # a board's memory may hold bytes that are no text: as escapes, since no record with them is read
+            serial=printable(str(facts["serial"])) if "serial" in facts else None,
+            pci_id=facts.get("pci_id"),
             pci_address=address,
-            numa_node=node if node is not None else (stated if stated >= 0 else None),
+            numa_node=node if node is not None else (library_node if library_node >= 0 else None),
             cpus=pci.near_cpus(address),
             facts={key: value for key, value in self.sheet().items() if key not in of_device},
         )
 
     def _first(self, sources: tuple[Answerer, ...]) -> Any:
-        """Return the first answer; if all sources refuse, raise the most informative refusal.
-
-        A fact that is hidden by an error is more informative than one that another version names differently.
-        """
+        """Return the first answer; if all sources refuse, raise the most informative refusal."""
         refusals = []
         for source in sources:
             try:
                 return self._read(source)
             except Refusal as refusal:
                 refusals.append(refusal)
+        # a fact that is hidden by an error is more informative than one that another version names differently
         raise min(refusals, key=lambda refusal: refusal.unsupported)
 
     def _read(self, source: Answerer) -> Any:
@@ -155,14 +148,14 @@ class Asker:
         """Return the library's answer, which is asked for once. Raises Refusal."""
         assert isinstance(source, LibraryCall)
         key = (source.name, source.arguments, source.fills)
-        if key not in self._known:
-            self._known[key] = self._attempt(lambda: self._invoke(source))
-        return or_raise(self._known[key])
+        if key not in self._answers:
+            self._answers[key] = self._attempt(lambda: self._invoke(source))
+        return or_raise(self._answers[key])
 
     def _invoke(self, call: LibraryCall) -> Any:
         function = self._constant(call.name)
-        arguments = [self._constant(each) for each in call.arguments]
-        device = [self._handle] if call.about == "device" else []
+        arguments = [self._constant(argument) for argument in call.arguments]
+        device = [self._handle] if call.target == "device" else []
         if not call.fills:
             return function(*device, *arguments)
         struct = self._constant(call.fills)()

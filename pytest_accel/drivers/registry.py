@@ -39,39 +39,39 @@ def registered() -> Registry:
 
 def vendor(name: str) -> Vendor:
     """Return the vendor of this name; for one that nobody declares, an accelerator that cannot be opened."""
-    found = registered()
-    unusable = found.problems.get(name, f"no installed package declares a vendor {name} in the entry points {GROUP}")
-    return found.vendors.get(name) or _unusable(name, unusable)
+    registry = registered()
+    unusable = registry.problems.get(name, f"no installed package declares a vendor {name} in the entry points {GROUP}")
+    return registry.vendors.get(name) or _unusable(name, unusable)
 
 
 def read(entries: Iterable[EntryPoint]) -> Registry:
     """Load the vendors of entry points. One that is broken costs only itself."""
-    named = grouped(entries, lambda entry: entry.name)
+    groups = grouped(entries, lambda entry: entry.name)
     vendors, problems = {}, {}
-    for name, several in named.items():
+    for name, group in groups.items():
         try:
-            vendors[name] = _load(several)
+            vendors[name] = _load(group)
         except BadVendor as bad:
             problems[name] = str(bad)
-    return Registry(vendors, problems if named else NONE_AT_ALL)
+    return Registry(vendors, problems if groups else NONE_AT_ALL)
 
 
 def _load(entries: Sequence[EntryPoint]) -> Vendor:
     """Return the vendor that the one entry point of a name declares. Raises BadVendor."""
-    entry, *others = entries
-    if others:
+    entry, *duplicates = entries
+    if duplicates:
         declaring = " and ".join(sorted(map(_distribution, entries)))
         raise BadVendor(f"{declaring} both declare the vendor {entry.name}: uninstall all but one")
-    place = f"{_distribution(entry)}: the entry point {entry.name} = {entry.value} of {GROUP}"
+    label = f"{_distribution(entry)}: the entry point {entry.name} = {entry.value} of {GROUP}"
     try:
-        found = entry.load()
+        loaded = entry.load()
     except (Exception, SystemExit) as error:  # noqa: BLE001  importing a package may raise anything
-        raise BadVendor(f"{place} cannot be loaded: {type(error).__name__}: {error}") from None
-    if not isinstance(found, Vendor):
-        raise BadVendor(f"{place} is a {type(found).__name__}, not a pytest_accel.drivers.Vendor")
-    if found.name != entry.name:
-        raise BadVendor(f"{place} declares a vendor of another name: {found.name}")
-    return found
+        raise BadVendor(f"{label} cannot be loaded: {type(error).__name__}: {error}") from None
+    if not isinstance(loaded, Vendor):
+        raise BadVendor(f"{label} is a {type(loaded).__name__}, not a pytest_accel.drivers.Vendor")
+    if loaded.name != entry.name:
+        raise BadVendor(f"{label} declares a vendor of another name: {loaded.name}")
+    return loaded
 
 
 def _distribution(entry: EntryPoint) -> str:

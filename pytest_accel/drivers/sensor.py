@@ -5,13 +5,12 @@ Started by run/processes/supervisor.py with PARENT_PID and EPOCH.
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,23 +36,23 @@ class Sampling:
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Count what is done within as one reading of a device."""
-        began = time.monotonic()
+        start = time.monotonic()
         yield
-        self._add(readings=1, reading_s=time.monotonic() - began)
+        self._add(readings=1, reading_s=time.monotonic() - start)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Count the time and the processor time of this process within, all of its threads together."""
-        began, used = time.monotonic(), time.process_time()
+        start, cpu_start = time.monotonic(), time.process_time()
         yield
-        self._add(watched_s=time.monotonic() - began, cpu_s=time.process_time() - used)
+        self._add(watched_s=time.monotonic() - start, cpu_s=time.process_time() - cpu_start)
 
-    def _add(self, **more: float) -> None:
+    def _add(self, **amounts: float) -> None:
         with self._lock:
-            self._totals.update(more)
+            self._totals.update(amounts)
 
     def totals(self) -> dict[str, float]:
-        """Return what was counted so far: the number of readings, and seconds."""
+        """Return the counts so far: the number of readings, and seconds."""
         with self._lock:
             return {name: self._totals[name] for name in ("readings", "reading_s", "watched_s", "cpu_s")}
 
@@ -114,19 +113,19 @@ class Sensor:
         Without `want`: all vendors with a hint; without hints: those whose library finds devices all the same, else the
         CPU. Vendors whose declaration cannot be used are sent as problems, whatever `want` is.
         """
-        shown = self._machine.shown()
-        names = [want] if want else sorted({hint.driver for hint in shown}) or self._unseen() or of_every_machine()
-        found = [self._found(name, shown) for name in names]
-        devices, problems = _each_once([device for some, _ in found for device in some])
-        problems += [problem for _, several in found for problem in several]
+        hints = self._machine.shown()
+        names = [want] if want else sorted({hint.driver for hint in hints}) or self._unseen() or of_every_machine()
+        answers = [self._discovered(name, hints) for name in names]
+        devices, problems = _distinct([device for group, _ in answers for device in group])
+        problems += [problem for _, group in answers for problem in group]
         unusable = registry.registered().problems
-        problems += [Problem(name, "need", why, []) for name, why in unusable.items() if name not in names]
+        problems += [Problem(name, "need", reason, []) for name, reason in unusable.items() if name not in names]
         self._devices = {device.uuid: device for device in devices}
         self._pipe.send(
             "devices",
-            devices=[dataclasses.asdict(device) for device in devices],
+            devices=[asdict(device) for device in devices],
             problems=[vars(problem) for problem in problems],
-            shown=[{"driver": hint.driver, "where": hint.where, "pci": hint.pci} for hint in shown],
+            shown=[{"driver": hint.driver, "where": hint.where, "pci": hint.pci} for hint in hints],
             container=self._machine.container(),
         )
         if listens:
@@ -154,40 +153,39 @@ class Sensor:
 
     def _unseen(self) -> list[str]:
         """Return the vendors whose library finds devices that the machine does not show."""
-        asked = [name for name, vendor in registry.registered().vendors.items() if vendor.unseen]
-        finding = sorted(name for name in asked if self._found(name, [])[0])
+        candidates = [name for name, vendor in registry.registered().vendors.items() if vendor.unseen]
+        finding = sorted(name for name in candidates if self._discovered(name, [])[0])
         self._drivers = {name: driver for name, driver in self._drivers.items() if name in finding}
         return finding
 
-    def _found(self, name: str, shown: list[Hint]) -> tuple[list[Device], list[Problem]]:
+    def _discovered(self, name: str, hints: list[Hint]) -> tuple[list[Device], list[Problem]]:
         """Return the devices of one vendor and the problems of its driver, which never stop another vendor's."""
         vendor = registry.vendor(name)
-        own = [hint for hint in shown if hint.driver == name]
-        places = [hint.where for hint in own]
+        own_hints = [hint for hint in hints if hint.driver == name]
+        places = [hint.where for hint in own_hints]
         try:
-            driver = self._drivers[name] = vendor.driver(shown)
-            found = driver.discover()
-            devices = [dataclasses.replace(device, driver=name, called=vendor.short_name) for device in found]
+            driver = self._drivers[name] = vendor.driver(hints)
+            devices = [replace(device, driver=name, called=vendor.short_name) for device in driver.discover()]
         except NoDriver as problem:
             return [], [Problem(name, "need", str(problem), places)]
         except NoLibrary as problem:
             container = self._machine.container()
-            where = f"; this is a container ({container}), which may lack it" if container else ""
-            return [], [Problem(name, "need" if container else "device", f"{problem}{where}", places)]
+            remark = f"; this is a container ({container}), which may lack it" if container else ""
+            return [], [Problem(name, "need" if container else "device", f"{problem}{remark}", places)]
         except DriverProblem as problem:
             return [], [Problem(name, "device", str(problem), places)]
         except Exception as error:  # noqa: BLE001  a driver may raise anything
             reason = f"its driver failed: {type(error).__name__}: {error}"
             return [], [Problem(name, "need", reason, places)]
         found_at = {"", *(device.pci_address for device in devices)}  # nodes have no order
-        missing = [hint.where for hint in own if hint.pci not in found_at]
-        lost = [Problem(name, "device", reason, missing) for reason in driver.problems]
-        return devices, lost + [Problem(name, "need", reason, places) for reason in driver.needs]
+        missing = [hint.where for hint in own_hints if hint.pci not in found_at]
+        problems = [Problem(name, "device", reason, missing) for reason in driver.problems]
+        return devices, problems + [Problem(name, "need", reason, places) for reason in driver.needs]
 
     def idle(self) -> None:
         """Send the reason for each device that is not idle."""
         answers = self._ask(lambda driver, device: driver.idle(device))
-        reasons = {uuid: str(why) for uuid, why in answers.items() if why}
+        reasons = {uuid: str(reason) for uuid, reason in answers.items() if reason}
         self._pipe.send("idle", reasons=reasons)
 
     def host(self, names: Iterable[str]) -> None:
@@ -200,7 +198,7 @@ class Sensor:
         For a device without an answer the reason is sent: it is lost, or silent, which may be the library's fault.
         """
         answers = self._ask(lambda driver, device: (driver.health if links else driver.health_without_links)(device))
-        self._pipe.send("health", facts={uuid: _facts(each) for uuid, each in answers.items()})
+        self._pipe.send("health", facts={uuid: _facts(answer) for uuid, answer in answers.items()})
 
     def kernel_past(self) -> None:
         """Send the reports of errors that the kernel log holds, or the reason why it cannot be read."""
@@ -223,17 +221,16 @@ class Sensor:
             finally:
                 self._owing.discard(device.uuid)
 
-        late = NoAnswer(f"its management library has not answered for {SILENT_SECONDS:g} s")
-        silent = dict.fromkeys(self._owing, late)
-        asked = {uuid: partial(answer, each) for uuid, each in self._devices.items() if uuid not in silent}
-        return {**deadlines.each(asked, SILENT_SECONDS), **silent}
+        timeout = NoAnswer(f"its management library has not answered for {SILENT_SECONDS:g} s")
+        silent = dict.fromkeys(self._owing, timeout)
+        questions = {uuid: partial(answer, device) for uuid, device in self._devices.items() if uuid not in silent}
+        return {**deadlines.each(questions, SILENT_SECONDS), **silent}
 
     def watch(self, turn: int, hz: float) -> None:
         """Send a reading of every device, `hz` times a second, until `rest` of the same turn; then what it cost so far.
 
-        Every device has a thread of its own: one whose readings hang keeps no other from being read. One whose last
-        turn ends late, since its library or the host is slow, is read from then on. While some answer, one that has
-        been silent for SILENT_SECONDS is lost; when none does, it may be the library.
+        One whose last turn ends late, since its library or the host is slow, is read from then on. While some answer,
+        one that has been silent for SILENT_SECONDS is lost.
         """
         with self._sampling.watching():
             self._watch(turn, hz)
@@ -244,13 +241,15 @@ class Sensor:
             thread.join(2 / hz)  # the end of its last turn
         waiting = list(self._devices)
         while self._rested < turn:
-            for uuid in [each for each in waiting if each not in self._asked]:  # else it is late, or hangs
+            for uuid in [uuid for uuid in waiting if uuid not in self._asked]:  # else it is late, or hangs
                 waiting.remove(uuid)
                 self._asked[uuid] = time.monotonic()
+                # a thread of its own: one whose readings hang keeps no other from being read
                 self._threads[uuid] = threading.Thread(target=self._follow, args=(uuid, turn, hz), daemon=True)
                 self._threads[uuid].start()
             self._wake.wait(1.0)
-            silent = [uuid for uuid, at in list(self._asked.items()) if time.monotonic() - at > SILENT_SECONDS]
+            silent = [uuid for uuid, start in list(self._asked.items()) if time.monotonic() - start > SILENT_SECONDS]
+            # when none answers, it may be the library
             for uuid in silent if len(silent) < len(self._devices) else ():
                 text = f"its management library has not answered for {SILENT_SECONDS:g} s"
                 self._pipe.send("reading", uuid=uuid, at=self._machine.now(uuid), lost=text)
@@ -261,10 +260,10 @@ class Sensor:
         device = self._devices[uuid]
         try:
             while self._rested < turn:
-                self._asked[uuid] = began = time.monotonic()
+                self._asked[uuid] = start = time.monotonic()
                 with self._sampling.reading():
                     self.read(device)
-                self._wake.wait(max(0.0, began + 1 / hz - time.monotonic()))
+                self._wake.wait(max(0.0, start + 1 / hz - time.monotonic()))
         except Exception as error:  # noqa: BLE001  a driver may raise anything
             self._pipe.send("unread", uuid=uuid, reason=f"{type(error).__name__}: {error}")
         finally:
@@ -272,7 +271,7 @@ class Sensor:
 
     def take(self, message: dict[str, Any]) -> None:
         """Answer one message: its event names the method, and its other fields are the arguments."""
-        fields = {name: each for name, each in message.items() if name != "event"}
+        fields = {name: value for name, value in message.items() if name != "event"}
         if message["event"] in QUESTIONS:
             getattr(self, message["event"])(**fields)
 
@@ -303,19 +302,16 @@ def of_every_machine() -> list[str]:
     return sorted(name for name, vendor in registry.registered().vendors.items() if not vendor.accelerator)
 
 
-def _each_once(devices: list[Device]) -> tuple[list[Device], list[Problem]]:
-    """Return the devices without those whose UUID an earlier one states, and a problem for each of these.
-
-    The identity of a device is its UUID: two of one identity could not be told apart by records and locks.
-    """
-    first: dict[str, Device] = {}
+def _distinct(devices: list[Device]) -> tuple[list[Device], list[Problem]]:
+    """Return the devices without those whose UUID an earlier one states, and a problem for each of these."""
+    by_uuid: dict[str, Device] = {}
     problems = []
     for device in devices:
-        other = first.setdefault(device.uuid, device)
-        if other is not device:
-            pair = " and ".join(f"{each.name} ({each.pci_address or 'no PCI address'})" for each in (other, device))
+        earlier = by_uuid.setdefault(device.uuid, device)
+        if earlier is not device:  # records and locks could not tell them apart
+            pair = " and ".join(f"{twin.name} ({twin.pci_address or 'no PCI address'})" for twin in (earlier, device))
             problems.append(Problem(device.driver, "device", f"{pair} state the same UUID {device.uuid}"))
-    return list(first.values()), problems
+    return list(by_uuid.values()), problems
 
 
 def _facts(answer: Mapping[str, Any] | DriverProblem) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class TorchKind:
     hip: bool = False
     """True if torch drives the devices as `torch.cuda` in its build for ROCm."""
     ranks_see_all: bool = False
-    """True if a rank of a collective has to see the devices of all ranks, and opens its own by its place among them.
+    """True if a rank of a collective has to see the devices of all ranks, and opens its own by its position among them.
 
     By default a rank sees its own device only, so that a sick neighbour cannot affect it.
     """
@@ -101,10 +101,10 @@ class Vendor:
     diagnostic: Diagnostic | None = None
     """The vendor's own diagnostic program; None if there is none."""
 
-    def driver(self, shown: Sequence[Hint]) -> Driver:
-        """Open the management library. `shown` is what the machine shows of all vendors. Raises DriverProblem."""
+    def driver(self, hints: Sequence[Hint]) -> Driver:
+        """Open the management library. `hints` are what the machine shows of all vendors. Raises DriverProblem."""
         try:
-            return self.make_driver([hint for hint in shown if hint.driver == self.name])
+            return self.make_driver([hint for hint in hints if hint.driver == self.name])
         except ImportError as error:
             remedy = f": {self.install}" if self.install else f" ({error})"
             raise NoLibrary(f"{self.library or error.name} cannot be imported{remedy}") from None

@@ -17,7 +17,7 @@ class Visibility:
     variables: tuple[str, ...] = ()
     """Variables that name the visible devices, as `narrowing` reads them."""
 
-    def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:  # noqa: ARG002
+    def narrowing(self, devices: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:  # noqa: ARG002
         """Return the entries of each environment variable that narrows the visible devices, by variable.
 
         An entry is the index, the name or the beginning of the UUID of a device.
@@ -41,9 +41,9 @@ class Visibility:
         The PCI address and the product's PCI id are compared, as far as torch reports them.
         """
         product = getattr(properties, "device_id", None)
-        told = f"{product:04x}" if isinstance(product, int) else ""
-        pairs = ((address_of(properties), bus_place(device)), (told, str(device.pci_id or "").partition(":")[2]))
-        return next((opened for opened, meant in pairs if opened and meant and opened != meant), None)
+        product_id = f"{product:04x}" if isinstance(product, int) else ""
+        pairs = ((address_of(properties), bus_place(device)), (product_id, str(device.pci_id or "").partition(":")[2]))
+        return next((actual for actual, expected in pairs if actual and expected and actual != expected), None)
 
 
 def verified(properties: Any, device: Device) -> bool:
@@ -71,7 +71,7 @@ def address_of(properties: Any) -> str:
     """Return the PCI address that newer versions of torch report, such as "0000:0c:00"; else an empty text."""
     names = ("pci_domain_id", "pci_bus_id", "pci_device_id")
     numbers = [getattr(properties, name, None) for name in names]
-    if not all(isinstance(each, int) for each in numbers):
+    if not all(isinstance(number, int) for number in numbers):
         return ""
     domain, bus, slot = numbers
     return f"{domain:04x}:{bus:02x}:{slot:02x}"

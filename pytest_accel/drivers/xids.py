@@ -87,7 +87,7 @@ def caused_by(text: str) -> int:
 
 
 def nearness(number: int, text: str) -> int:
-    """Return how near a fatal Xid of NVLink 5 is to the fault, 0 for any other: the nearest on a node are the cause.
+    """Return the nearness of a fatal Xid of NVLink 5 to the fault, 0 for others: the nearest of a node are the cause.
 
     A link that went down at this end comes before one whose other end did, and both before the errors of transfers over
     it, which the catalogue ignores within 30 s (Xid 145).
@@ -101,18 +101,18 @@ def nearness(number: int, text: str) -> int:
 
 def lookup(number: int, text: str = "") -> Meaning:
     """Return the meaning of an Xid; `text` is the rest of its line in the kernel log, if that could be read."""
-    unknown = Meaning(APPLICATION, "an Xid that this version does not know", "look it up in NVIDIA's Xid catalogue")
-    known = catalogue().get(number, unknown)
+    default = Meaning(APPLICATION, "an Xid that this version does not know", "look it up in NVIDIA's Xid catalogue")
+    entry = catalogue().get(number, default)
     if caused := caused_by(text):
         return Meaning(APPLICATION, f"it follows from an Xid {caused}", "look for that one")
     if number == RECOVERY:
-        asked = _ASKED.search(text)
-        if asked is None:
+        match = _ASKED.search(text)
+        if match is None:
             return Meaning(APPLICATION, "the recovery that the driver asks for changed", "see health.recovery_action")
-        return known if int(asked[1], 16) in _OF_THIS_GPU else Meaning(INFORMATION, "no recovery of this GPU", _NOTHING)
+        return entry if int(match[1], 16) in _OF_THIS_GPU else Meaning(INFORMATION, "no recovery of this GPU", _NOTHING)
     words = text.lower().replace("-", "")
     if number in BY_TEXT and "nonfatal" not in words and "fatal" in words:
-        return replace(known, kind=HARDWARE, means=f"{known.means} that is fatal")
+        return replace(entry, kind=HARDWARE, means=f"{entry.means} that is fatal")
     if number in BY_TEXT and "nonfatal" in words:
-        return Meaning(INFORMATION, f"{known.means} that is not fatal", _NOTHING)
-    return known
+        return Meaning(INFORMATION, f"{entry.means} that is not fatal", _NOTHING)
+    return entry

@@ -29,5 +29,5 @@ from pytest_accel.probes.training import ddp_step as ddp_step
 from pytest_accel.probes.training import training_step as training_step
 from pytest_accel.probes.vendor_diagnostic import vendor_diagnostic as vendor_diagnostic
 
-_names = sorted(each.name for each in declare.declarations() if each.packaged)
+_names = sorted(declaration.name for declaration in declare.declarations() if declaration.packaged)
 __all__ = ["HOST_COUNTERS", *_names]  # noqa: PLE0604  they are strings

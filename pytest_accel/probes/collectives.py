@@ -57,9 +57,9 @@ class Collective:
         Nothing is raised before the last call that other ranks make too: they would wait for this one.
         """
         self.received.zero_()
-        whole, rest, own = self._in_periods(self.sent, [self.device.rank], 0)
-        whole.copy_(own)
-        rest.copy_(own[: rest.numel()])
+        rows, rest, period = self._in_periods(self.sent, [self.device.rank], 0)
+        rows.copy_(period)
+        rest.copy_(period[: rest.numel()])
         try:
             self.call()
             self.device.synchronize()  # who waits for other ranks is seen to wait in torch
@@ -68,11 +68,11 @@ class Collective:
                 raise
             raise NotApplicable(main_line(error)) from None
         parts = self.received.view(len(self.sources), -1)
-        wrong = sum(self._differing(part, *source) for part, source in zip(parts, self.sources, strict=True))
+        count = sum(self._differing(part, *source) for part, source in zip(parts, self.sources, strict=True))
         self.sent.zero_()
         self.received.zero_()
-        values = f"{wrong} of {self.received.numel()} values are wrong"
-        return f"{self.operation}: {values} on rank {self.device.rank}" if wrong else ""
+        values = f"{count} of {self.received.numel()} values are wrong"
+        return f"{self.operation}: {values} on rank {self.device.rank}" if count else ""
 
     def _in_periods(self, payload: Any, ranks: Iterable[int], start: int) -> tuple[Any, Any, Any]:
         """Return the words of a payload as rows of one period and what is left, and those of a period.
@@ -82,15 +82,15 @@ class Collective:
         """
         words, summing = payload.view(self.device.torch.int32), self.operation in SUMMING
         period = pattern(self.device, ranks, start, summing=summing)
-        whole = words.numel() // period.numel() * period.numel()
-        return words[:whole].view(-1, period.numel()), words[whole:], period
+        end = words.numel() // period.numel() * period.numel()
+        return words[:end].view(-1, period.numel()), words[end:], period
 
     def _differing(self, payload: Any, ranks: Iterable[int], start: int) -> int:
         """Return the number of elements that are not what `ranks` sent, or its sum, to the last bit."""
-        whole, rest, expected = self._in_periods(payload, ranks, start)
-        chunks = [(each, expected) for each in whole.split(_COMPARED // expected.numel())]
-        chunks.append((rest, expected[: rest.numel()]))
-        return sum(int((found != wanted).count_nonzero().item()) for found, wanted in chunks)
+        rows, rest, period = self._in_periods(payload, ranks, start)
+        chunks = [(chunk, period) for chunk in rows.split(_COMPARED // period.numel())]
+        chunks.append((rest, period[: rest.numel()]))
+        return sum(int((actual != expected).count_nonzero().item()) for actual, expected in chunks)
 
 
 def collective_on(device: Compute, operation: str, size: int) -> Collective:
@@ -110,24 +110,25 @@ def collective_on(device: Compute, operation: str, size: int) -> Collective:
     count = part * world if operation in DIVIDED else size // 4
     buffers = 1 + (operation in OUT_OF_PLACE)
     device.require_memory(4 * buffers * count + 4 * _COMPARED)
-    payload, other = (
-        torch.zeros(count if each < buffers else 0, dtype=torch.float32, device=device.torch_device) for each in (0, 1)
+    payload, output = (
+        torch.zeros(elements, dtype=torch.float32, device=device.torch_device)
+        for elements in (count, count * (buffers - 1))
     )
-    own, every, share = payload[rank * part : (rank + 1) * part], range(world), (world - 1) / world
+    chunk, ranks, share = payload[rank * part : (rank + 1) * part], range(world), (world - 1) / world
     gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor  # the name before torch 2.13
     scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
     table: dict[str, tuple[float, Callable[[], object], Any, Any, Sources]] = {
-        "all_reduce": (2 * share, lambda: dist.all_reduce(payload), payload, payload, [(every, 0)]),
+        "all_reduce": (2 * share, lambda: dist.all_reduce(payload), payload, payload, [(ranks, 0)]),
         "all_gather": (
-            share, lambda: gather(payload, own), own, payload, [([each], 0) for each in every],
+            share, lambda: gather(payload, chunk), chunk, payload, [([peer], 0) for peer in ranks],
         ),
         "reduce_scatter": (
-            share, lambda: scatter(own, payload), payload, own, [(every, rank * part)],
+            share, lambda: scatter(chunk, payload), payload, chunk, [(ranks, rank * part)],
         ),
         "all_to_all": (
-            share, lambda: dist.all_to_all_single(other, payload), payload, other,
-            [([each], rank * part) for each in every],
+            share, lambda: dist.all_to_all_single(output, payload), payload, output,
+            [([peer], rank * part) for peer in ranks],
         ),
     }  # fmt: skip
     factor, call, *data = table[operation]
@@ -189,21 +190,21 @@ def collective(device: Compute, *, operation: str = "all_reduce", size: str = "8
 
     Raises NotApplicable for a single device, WrongResult for a wrong result.
     """
-    made = collective_on(device, operation, in_bytes(size))
+    exchange = collective_on(device, operation, in_bytes(size))
     conditions = {"operation": operation, "ranks": device.world, "dtype": "fp32", "data": "zeros", "size": size}
-    first = made.wrong()
+    before = exchange.wrong()
     result = device.sample(
-        made.call,
-        amount=made.size * made.factor / 1e9,
+        exchange.call,
+        amount=exchange.size * exchange.factor / 1e9,
         unit="GB/s",
         metric=f"{operation}.busbw@{size}",
         collective=True,
         conditions={**conditions, **device.collectives},
     )
-    if wrong := made.wrong() or first:
-        raise WrongResult(wrong)
-    stated, account = device.account(operation.replace("_", ""), made.size)
-    result.conditions.update(stated)
+    if mistake := exchange.wrong() or before:
+        raise WrongResult(mistake)
+    settings, account = device.account(operation.replace("_", ""), exchange.size)
+    result.conditions.update(settings)
     if account:
         result.details["account"] = account
     return result

@@ -154,18 +154,17 @@ class Declaration:
 
     def __call__(self, function: Probe) -> Probe:
         """Declare a function. Raises TypeError if the declaration lacks something, or no worker could import it."""
-        if why := unusable(function):
-            raise TypeError(why)
-        declared = replace(self, function=function, node=self.node or self.collective)
-        if problems := [*_wrong_signature(declared), *_wrong_fields(declared)]:
-            raise TypeError(f"{declared.place}: probe {declared.name}: {'; '.join(problems)}")
-        if other := next((each for each in _DECLARED.values() if _overlap(each, declared)), None):
-            raise TypeError(
-                f"{declared.place}: probe {declared.name}: {other.name} ({other.place}) finds {self.metric} too"
-            )
-        _DECLARED[self.metric] = declared
-        finder_of.cache_clear()
-        function.accel = declared  # type: ignore[attr-defined]
+        if reason := unusable(function):
+            raise TypeError(reason)
+        declaration = replace(self, function=function, node=self.node or self.collective)
+        label = f"{declaration.place}: probe {declaration.name}"
+        if mistakes := [*_wrong_signature(declaration), *_wrong_fields(declaration)]:
+            raise TypeError(f"{label}: {'; '.join(mistakes)}")
+        if rival := next((candidate for candidate in _DECLARED.values() if _overlap(candidate, declaration)), None):
+            raise TypeError(f"{label}: {rival.name} ({rival.place}) finds {self.metric} too")
+        _DECLARED[self.metric] = declaration
+        finder_of.cache_clear()  # it has answered for metrics that no probe declared until now
+        function.accel = declaration  # type: ignore[attr-defined]
         return function
 
     @property
@@ -175,7 +174,7 @@ class Declaration:
 
     @property
     def place(self) -> str:
-        """The file and line of the function."""
+        """File and line of the function."""
         return f"{self.function.__code__.co_filename}:{self.function.__code__.co_firstlineno}"
 
     @property
@@ -206,11 +205,11 @@ class Declaration:
     @property
     def forms(self) -> list[str]:
         """The names of its main metric, of which those of any size or fact are left open: "all_reduce.busbw@{size}"."""
-        found = [self.metric]
+        names = [self.metric]
         for key, value in self.variants.items():
             if not isinstance(value, re.Pattern):
-                found = [name.replace(f"{{{key}}}", each) for name in found for each in value]
-        return found
+                names = [name.replace(f"{{{key}}}", variant) for name in names for variant in value]
+        return names
 
     @property
     def families(self) -> set[str]:
@@ -244,7 +243,7 @@ class Declaration:
     def method_of(self, metric: str, packaged: Mapping[str, Any]) -> dict[str, Any]:
         """Return the method of a metric under the conditions that a threshold file sets, in the file's words.
 
-        Empty for a metric that has none: a fact, a count, and what is found beside the main metric.
+        Empty for a metric that has none: a fact, a count, and a metric of `also`.
         """
         match = self._pattern.fullmatch(metric) or self._pattern.fullmatch(parse(metric).base)
         if match is None:
@@ -256,8 +255,8 @@ class Declaration:
         """Return the method of the main metric; empty if it declares none. Missing conditions have their defaults."""
         if self.method is None:
             return {}
-        known = {**conditions_of(self.function, {}, {})[0], **conditions}
-        return dict(self.method(**{name: known[name] for name in _signature(self.method).parameters}))
+        settings = {**conditions_of(self.function, {}, {})[0], **conditions}
+        return dict(self.method(**{name: settings[name] for name in _signature(self.method).parameters}))
 
     def variant_of(self, metric: str) -> str:
         """Return the variant of a metric, by which budgets and costs name it: "triad", or for a collective its name."""
@@ -273,8 +272,8 @@ class Declaration:
         """The expression that matches the names of its metrics."""
         text = re.escape(self.metric)
         for key, value in self.variants.items():
-            one = value.pattern if isinstance(value, re.Pattern) else "|".join(map(re.escape, value))
-            text = text.replace(re.escape(f"{{{key}}}"), f"(?P<{key}>{one})")
+            expression = value.pattern if isinstance(value, re.Pattern) else "|".join(map(re.escape, value))
+            text = text.replace(re.escape(f"{{{key}}}"), f"(?P<{key}>{expression})")
         return re.compile(text)
 
 
@@ -285,67 +284,68 @@ _DECLARED: dict[str, Declaration] = {}
 """Declarations by the pattern of the metric. `pytest_accel.probes` imports every packaged probe."""
 
 
-def _overlap(one: Declaration, other: Declaration) -> bool:
+def _overlap(declaration: Declaration, other: Declaration) -> bool:
     """Return whether two different functions find a common metric, as far as their metrics can be listed."""
-    if one.place == other.place:
+    if declaration.place == other.place:
         return False
-    shared = any(map(one.finds, other.names())) or any(map(other.finds, one.names()))
-    return shared or one.metric == other.metric
+    overlaps = any(map(declaration.finds, other.names())) or any(map(other.finds, declaration.names()))
+    return overlaps or declaration.metric == other.metric
 
 
 def unusable(function: Any) -> str | None:
-    """Return why a function cannot be a probe, or None. A worker imports a probe by its module and its name."""
+    """Return why a function cannot be a probe, or None."""
     if not isinstance(function, FunctionType):
-        named = any(each.packaged and each.name == function for each in declarations())
-        kind, mend = type(function).__name__, f"write probes.{function}" if named else "write one that calls it"
+        exists = any(declaration.packaged and declaration.name == function for declaration in declarations())
+        kind, mend = type(function).__name__, f"write probes.{function}" if exists else "write one that calls it"
         return f"a probe is a function at the top of a module, not an object of type {kind}; {mend}"
+    # a worker imports a probe by its module and its name
     if function.__qualname__ != function.__name__ or function.__name__ == "<lambda>":
-        place = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
-        return f"{place}: {function.__qualname__} cannot be a probe: define it at the top of a module, for the workers"
+        code, mend = function.__code__, "define it at the top of a module, for the workers"
+        return f"{code.co_filename}:{code.co_firstlineno}: {function.__qualname__} cannot be a probe: {mend}"
     return None
 
 
-def _wrong_signature(declared: Declaration) -> Iterator[str]:
-    """Yield what the parameters of the function lack for the declaration."""
-    if not _signature(declared.function).parameters:
+def _wrong_signature(declaration: Declaration) -> Iterator[str]:
+    """Yield the mistakes in the parameters of the function, which have to fit the declaration."""
+    if not _signature(declaration.function).parameters:
         yield "it has no parameter; the first one is the device"
-    method = _signature(declared.method).parameters if declared.method else ()
-    named = re.findall(r"{(\w+)}", declared.metric)
-    for name in dict.fromkeys([*named, *declared.variants, *declared.small, *method]):
-        if name not in declared.conditions:
+    method = _signature(declaration.method).parameters if declaration.method else ()
+    conditions = re.findall(r"{(\w+)}", declaration.metric)
+    for name in dict.fromkeys([*conditions, *declaration.variants, *declaration.small, *method]):
+        if name not in declaration.conditions:
             yield f"it has no condition {name}, which its declaration names"
 
 
-def _wrong_fields(declared: Declaration) -> Iterator[str]:
-    """Yield what the declaration lacks."""
-    fields: list[tuple[str, Iterable[str], Sequence[str]]] = [("runs", [declared.runs], RUNS)]
-    if not declared.fact:
-        for name in re.findall(r"{(\w+)}", declared.metric):
-            if name not in declared.variants:
+def _wrong_fields(declaration: Declaration) -> Iterator[str]:
+    """Yield the mistakes in the fields of the declaration."""
+    fields: list[tuple[str, Iterable[str], Sequence[str]]] = [("runs", [declaration.runs], RUNS)]
+    if not declaration.fact:
+        for name in re.findall(r"{(\w+)}", declaration.metric):
+            if name not in declaration.variants:
                 yield f"variants={{{name!r}: ...}} is missing: the values that exist, or ANY"
         fields += [
-            ("unit", [declared.unit, *declared.also.values()], UNITS),
-            ("stresses", declared.stresses or [""], PARTS),
-            ("peak", [declared.peak], ("", *PEAKS)),
-            ("verifies", [declared.verifies], ("", *VERIFIES)),
+            ("unit", [declaration.unit, *declaration.also.values()], UNITS),
+            ("stresses", declaration.stresses or [""], PARTS),
+            ("peak", [declaration.peak], ("", *PEAKS)),
+            ("verifies", [declaration.verifies], ("", *VERIFIES)),
         ]
-    fields.append(("required", [declared.required], ("", *REQUIRED)))
-    for name, values, known in fields:
+    fields.append(("required", [declaration.required], ("", *REQUIRED)))
+    for name, values, choices in fields:
         for value in values:
-            if value not in known:
-                what = f"{name} {value!r} is not known" if value else f"{name} is missing"
-                yield f"{what}: one of {', '.join(filter(None, known))}"
-    for budgets in (declared.budgets, *declared.budgets_of.values()):
+            if value not in choices:
+                mistake = f"{name} {value!r} is not known" if value else f"{name} is missing"
+                yield f"{mistake}: one of {', '.join(filter(None, choices))}"
+    for budgets in (declaration.budgets, *declaration.budgets_of.values()):
         if set(budgets) != set(LEVELS) or min(budgets.values()) < 0:
             yield f"budgets {dict(budgets)}: needs seconds for each of {', '.join(LEVELS)}"
-    if declared.derived_floor is not None and not 0 < declared.derived_floor < 1:
-        yield f"derived_floor {declared.derived_floor:g} is no share between 0 and 1"
+    if declaration.derived_floor is not None and not 0 < declaration.derived_floor < 1:
+        yield f"derived_floor {declaration.derived_floor:g} is no share between 0 and 1"
 
 
 def declaration_for(function: Callable[..., Any]) -> Declaration:
     """Return the declaration of a probe. A function without one names its metric and runs on all devices together."""
-    declared = getattr(function, "accel", None)
-    return declared if isinstance(declared, Declaration) else Declaration(function.__name__, function=function)
+    declaration = getattr(function, "accel", None)
+    return declaration if isinstance(declaration, Declaration) else Declaration(function.__name__, function=function)
 
 
 def declarations() -> list[Declaration]:
@@ -356,7 +356,7 @@ def declarations() -> list[Declaration]:
 @cache
 def finder_of(metric: str) -> Declaration | None:
     """Return the declaration of the probe that finds exactly this metric, or None."""
-    return next((each for each in _DECLARED.values() if each.finds(metric)), None)
+    return next((declaration for declaration in _DECLARED.values() if declaration.finds(metric)), None)
 
 
 def declaration_of(metric: str) -> Declaration | None:
@@ -366,40 +366,40 @@ def declaration_of(metric: str) -> Declaration | None:
     metrics begin with the same word.
     """
     family = parse(metric).probe
-    alike = (each for each in _DECLARED.values() if family in each.families)
-    return finder_of(metric) or finder_of(parse(metric).base) or next(alike, None)
+    relatives = (declaration for declaration in _DECLARED.values() if family in declaration.families)
+    return finder_of(metric) or finder_of(parse(metric).base) or next(relatives, None)
 
 
 def unit_of(metric: str) -> str | None:
     """Return the unit of a metric that a declared probe finds, None for facts and for everything else."""
-    declared = finder_of(metric)
-    return declared.unit_of(metric) if declared else None
+    declaration = finder_of(metric)
+    return declaration.unit_of(metric) if declaration else None
 
 
 def known_metrics() -> list[str]:
     """Return the metrics that probes measure, as far as they can be listed."""
-    return [name for each in declarations() if not each.fact for name in each.names()]
+    return [name for declaration in declarations() if not declaration.fact for name in declaration.names()]
 
 
 def conditions_of(
-    function: Callable[..., Any], packaged: dict[str, Any], given: dict[str, Any]
+    function: Callable[..., Any], packaged: dict[str, Any], overrides: dict[str, Any]
 ) -> tuple[dict[str, Any], bool]:
     """Return the conditions that a probe will run under, and whether they are the packaged ones.
 
-    `packaged` (of the SKU) override the probe's own defaults, `given` (by the test) override both. They stay the
-    packaged ones as long as `given` only fills what the metric's name says. Raises TypeError for a condition
+    `packaged` (of the SKU) override the probe's own defaults, `overrides` (by the test) override both. They stay the
+    packaged ones as long as `overrides` only fills what the metric's name says. Raises TypeError for a condition
     that the probe does not have.
     """
     __tracebackhide__ = True
-    parameters = list(_signature(function).parameters.values())[1:]
-    free = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters)
-    names = [each.name for each in parameters if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    unknown = [name for name in given if name not in names]
-    if unknown and not free:
-        hint = f"{did_you_mean(unknown[0], names)} (it has: {', '.join(names)})"
-        raise TypeError(f"{function.__name__} has no condition {unknown[0]!r}{hint}")
-    defaults = {each.name: each.default for each in parameters if each.default is not inspect.Parameter.empty}
+    parameters = list(_signature(function).parameters.values())[1:]  # those after the device
+    free = any(param.kind is param.VAR_KEYWORD for param in parameters)
+    names = [param.name for param in parameters if param.kind is not param.VAR_KEYWORD]
+    unknown_names = [name for name in overrides if name not in names]
+    if unknown_names and not free:
+        hint = f"{did_you_mean(unknown_names[0], names)} (it has: {', '.join(names)})"
+        raise TypeError(f"{function.__name__} has no condition {unknown_names[0]!r}{hint}")
+    defaults = {param.name: param.default for param in parameters if param.default is not param.empty}
     standard = {**defaults, **{key: value for key, value in packaged.items() if key in names}}
-    conditions = {**standard, **given}
-    named = declaration_for(function).metric
-    return conditions, all("{" + key + "}" in named or standard.get(key) == value for key, value in given.items())
+    conditions = {**standard, **overrides}
+    metric = declaration_for(function).metric
+    return conditions, all("{" + key + "}" in metric or standard.get(key) == value for key, value in overrides.items())

@@ -83,12 +83,12 @@ def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int 
     with blas.repeatable(device.torch):
         watch = _Watch(device, dtype, (m, n, k))
         device.gate.ready()
-        for place in range(DATA_SETS):
-            watch.examine(place, device.seconds / DATA_SETS)
+        for index in range(DATA_SETS):
+            watch.examine(index, device.seconds / DATA_SETS)
     return ProbeResult(
         f"exact_matmul.{dtype}",
         "count",
-        value=watch.wrong,
+        value=watch.errors,
         conditions={**watch.conditions, "largest_integers": watch.largest, "data_sets": DATA_SETS},
         details={
             "compared_products": watch.products,
@@ -97,7 +97,7 @@ def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int 
             "compared_on_the_host": watch.on_host,
             "checksum": watch.checksum,
             "excluded_fault_rate_95": 3 / max(1, watch.products),
-            "mismatches": watch.seen,
+            "mismatches": watch.mismatches,
         },
         notes=watch.notes,
         wrong=watch.sentence(),
@@ -112,10 +112,10 @@ class _Watch:
         self.device, self.dtype = device, dtype
         small = SMALL_INTEGER if k <= SMALL_UP_TO else 1
         self.largest = [largest(dtype, k)] * (DATA_SETS - 1) + [small]
-        self.wrong = self.products = self.differing = self.on_host = 0
+        self.errors = self.products = self.differing = self.on_host = 0
         self.checksum = 0
         self.notes: list[Note] = []
-        self.seen: list[Mismatch] = []
+        self.mismatches: list[Mismatch] = []
         self._random = Gemm(device, dtype, m, n, k)  # also sets how torch multiplies
         self.conditions = {**self._random.conditions, "operand_sets": 1, "data": "integers, and normal(0, 1)"}
         device.require_memory(8 * m * n * 4 + 6 * (m * k + k * n))
@@ -127,18 +127,18 @@ class _Watch:
         self.repeats = self._repeats(self._random.fixed())
         """True if products of the same normally distributed data can be compared."""
 
-    def examine(self, place: int, seconds: float) -> None:
-        """Multiply operand set `place` for `seconds` and compare every product."""
+    def examine(self, index: int, seconds: float) -> None:
+        """Multiply operand set `index` for `seconds` and compare every product."""
         torch = self.device.torch
-        a, b = self._operands(place, self.device.torch_device, self._kind)
+        a, b = self._operands(index, self.device.torch_device, self._kind)
         first = torch.mm(a, b)
-        self._compare_host(first, place)
+        self._compare_host(first, index)
         self.checksum = (31 * self.checksum + checksum(torch, (first + 0.0).view(self._bits))) % 2**63  # -0 is 0
         normal = self._random.fixed()
         random = normal()
         random_first = random.clone()
         result = torch.empty_like(first)
-        began = time.perf_counter()
+        start = time.perf_counter()
         while True:
             for _ in range(4):
                 spoil(random)
@@ -150,9 +150,9 @@ class _Watch:
                 spoil(result)
                 torch.mm(a, b, out=result)
                 self._compare(result, first, "integers, against the first product")
-            spent = time.perf_counter() - began
-            self.device.gate.block(spent / max(1, self.products), False)
-            if spent >= seconds:
+            elapsed = time.perf_counter() - start
+            self.device.gate.block(elapsed / max(1, self.products), False)
+            if elapsed >= seconds:
                 return
 
     def _repeats(self, call: Callable[[], Tensor]) -> bool:
@@ -163,89 +163,83 @@ class _Watch:
         """
         if not self._varies:
             return True
-        some = [call().clone() for _ in range(REPEATS)]
-        return any(self._same(*pair) or not self._rounded(*pair) for pair in combinations(some, 2))
+        products = [call().clone() for _ in range(REPEATS)]
+        return any(self._same(*pair) or not self._rounded(*pair) for pair in combinations(products, 2))
 
-    def _rounded(self, one: Tensor, other: Tensor) -> bool:
+    def _rounded(self, first: Tensor, second: Tensor) -> bool:
         """Return whether two products differ by no more than rounding explains. In few elements it is in doubt."""
-        apart = (one.float() - other.float()).abs()
-        rounded = bool((apart <= 2 * self._random.tolerance.allowed(self.shape[2], one.float())).all())
+        apart = (first.float() - second.float()).abs()
+        rounded = bool((apart <= 2 * self._random.tolerance.allowed(self.shape[2], first.float())).all())
         if rounded and float((apart > 0).float().mean()) <= ROUNDED:
             self.notes = [Note("doubt", FEW)]
         return rounded
 
-    def _operands(self, place: int, where: Any, kind: Any) -> tuple[Tensor, Tensor]:
-        """Return A (m x k) and B (k x n) of set number `place`, the same integers in every process.
-
-        They are generated on the host, whose generator does not depend on the device.
-        """
-        torch, (m, n, k), limit = self.device.torch, self.shape, self.largest[place]
+    def _operands(self, index: int, torch_device: Any, kind: Any) -> tuple[Tensor, Tensor]:
+        """Return A (m x k) and B (k x n) of set number `index`, the same integers in every process."""
+        torch, (m, n, k), limit = self.device.torch, self.shape, self.largest[index]
 
         def operand(seed: int, rows: int, columns: int) -> Tensor:
+            # on the host, whose generator does not depend on the device
             size, generator = rows * columns, torch.Generator().manual_seed(seed)
             integers = torch.randint(-limit, limit + 1, (min(size, PERIOD),), dtype=torch.int16, generator=generator)
-            repeated: Tensor = integers.to(where).to(kind).repeat(-(-size // PERIOD))
+            repeated: Tensor = integers.to(torch_device).to(kind).repeat(-(-size // PERIOD))
             return repeated[:size].view(rows, columns)
 
-        return operand(2 * place + 1, m, k), operand(2 * place + 2, k, n)
+        return operand(2 * index + 1, m, k), operand(2 * index + 2, k, n)
 
-    def _compare_host(self, result: Tensor, place: int) -> None:
+    def _compare_host(self, result: Tensor, index: int) -> None:
         """Compare some rows, spread over the whole product, with the host's product, rounded once."""
         m, n, k = self.shape
         step = max(1, m // HOST_ROWS) | 1
 
         def exact() -> Tensor:
             """Return the rows, whose integers fp32 holds, computed in fp64."""
-            a, b = self._operands(place, "cpu", self.device.torch.int16)
+            a, b = self._operands(index, "cpu", self.device.torch.int16)
             rows: Tensor = (a[::step].double() @ b.double()).float()
             return rows
 
         rows = result[::step].cpu() + 0.0  # -0 becomes 0: a unit that rounds down sums to -0 where others have 0
         self.on_host += rows.numel()
-        name = f"exact-{m}x{n}x{k}-{self.largest[place]}-{place}"
+        name = f"exact-{m}x{n}x{k}-{self.largest[index]}-{index}"
         expected = self.device.once(name, exact).to(rows.dtype)
         if (rows != expected).any():  # another worker may have computed them wrongly
             expected = exact().to(rows.dtype)
         self._note(rows, expected + 0.0, "integers, against the host")
 
-    def _compare(self, result: Tensor, expected: Tensor, what: str) -> None:
-        """Count the elements that differ.
-
-        A difference that the device sees and the host does not was read or compared wrongly once, and counts as one
-        element.
-        """
+    def _compare(self, result: Tensor, expected: Tensor, label: str) -> None:
+        """Count the elements that differ."""
         self.products += 1
         if self._same(result, expected):
             return
         self.differing += 1
-        if not self._note(result.cpu(), expected.cpu(), what):  # the host reads both again
-            self.wrong += 1
-            self.seen.append({"what": f"{what}, seen by the device's comparison only", "product": self.products})
+        if not self._note(result.cpu(), expected.cpu(), label):  # the host reads both again
+            self.errors += 1  # read or compared wrongly once, by the device
+            self.mismatches.append({"what": f"{label}, seen by the device's comparison only", "product": self.products})
 
-    def _same(self, one: Tensor, other: Tensor) -> bool:
-        return bool(self.device.torch.equal(one.view(self._bits), other.view(self._bits)))
+    def _same(self, first: Tensor, second: Tensor) -> bool:
+        return bool(self.device.torch.equal(first.view(self._bits), second.view(self._bits)))
 
-    def _note(self, result: Tensor, expected: Tensor, what: str) -> int:
+    def _note(self, result: Tensor, expected: Tensor, label: str) -> int:
         """Count the elements that differ, list the first ones, and return the count."""
         differs = result.view(self._bits) != expected.view(self._bits)
         count = int(differs.sum())
-        self.wrong += count
+        self.errors += count
         for row, column in differs.nonzero()[:SHOWN].tolist():
-            place: Mismatch = {"what": what, "product": self.products, "row": row, "column": column}
-            place["found"], place["expected"] = float(result[row, column]), float(expected[row, column])
-            self.seen.append({**place, "elements": count})
-        del self.seen[64:]
+            mismatch: Mismatch = {"what": label, "product": self.products, "row": row, "column": column}
+            mismatch["found"], mismatch["expected"] = float(result[row, column]), float(expected[row, column])
+            self.mismatches.append({**mismatch, "elements": count})
+        del self.mismatches[64:]
         return count
 
     def sentence(self) -> str | None:
         """Return the message about the mismatches, or None if there are none."""
-        if not self.wrong:
+        if not self.errors:
             return None
-        one, place = self.seen[0], ""
-        if "row" in one:
-            values = f"{one['found']:g} instead of {one['expected']:g}"
-            place = f"; first at row {one['row']}, column {one['column']}: {values}"
-        return f"{self.wrong} wrong elements in {self.products} matrix products ({one['what']}{place})"
+        mismatch, location = self.mismatches[0], ""
+        if "row" in mismatch:
+            values = f"{mismatch['found']:g} instead of {mismatch['expected']:g}"
+            location = f"; first at row {mismatch['row']}, column {mismatch['column']}: {values}"
+        return f"{self.errors} wrong elements in {self.products} matrix products ({mismatch['what']}{location})"
 
 
 def largest(dtype: str, k: int) -> int:
@@ -265,7 +259,7 @@ def checksum(torch: Any, bits: Tensor) -> int:
     """
     total = 0
     columns = torch.arange(bits.shape[1], device=bits.device, dtype=torch.int64) * 2654435761 + 1
-    for place, part in enumerate(torch.split(bits, ROWS_AT_ONCE)):
-        rows = torch.arange(part.shape[0], device=bits.device, dtype=torch.int64) * 40503 + place + 1
+    for index, part in enumerate(torch.split(bits, ROWS_AT_ONCE)):
+        rows = torch.arange(part.shape[0], device=bits.device, dtype=torch.int64) * 40503 + index + 1
         total += int(((part.to(torch.int64) * columns).sum(1) * rows).sum())
     return total % 2**63

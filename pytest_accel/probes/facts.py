@@ -41,7 +41,7 @@ def counters(device: Any, *, fact: str) -> None:
     "host_counters.{fact}",
     runs="facts",
     variants={"fact": ANY},
-    suite=[f"host_counters.{each}" for each in HOST_COUNTERS],
+    suite=[f"host_counters.{name}" for name in HOST_COUNTERS],
     node=True,
 )
 def host_counters(device: Any, *, fact: str) -> None:

@@ -26,8 +26,8 @@ CHECKED_AT_ONCE = 2**22
 
 def method(direction: str, mib: int) -> dict[str, Any]:
     """Return the method of the copies: that of nvbandwidth's host_to_device_memcpy_ce and device_to_host_memcpy_ce."""
-    stated = {"engine": "copy engine", "memory": "pinned", "size": f"{mib} MiB", "statistic": "median"}
-    return {**stated, "counted": "both, until the slower ends"} if direction == "both" else stated
+    settings = {"engine": "copy engine", "memory": "pinned", "size": f"{mib} MiB", "statistic": "median"}
+    return {**settings, "counted": "both, until the slower ends"} if direction == "both" else settings
 
 
 @probe(
@@ -125,15 +125,12 @@ def _arrived(torch: Any, target: Tensor) -> bool:
 
 
 def _ends(device: Compute, way: str, n: int) -> tuple[Tensor, Tensor]:
-    """Return source and target of the copies in one direction, in fresh memory.
-
-    What is sent is made where it lies: nothing is copied before the first copy that counts.
-    """
+    """Return source and target of the copies in one direction, in fresh memory."""
     torch = device.torch
     host = device.host_memory(n, torch.int32)
     on_device = torch.empty(n, dtype=torch.int32, device=device.torch_device)
     source, target = (host, on_device) if way == "h2d" else (on_device, host)
-    torch.arange(0, n, out=source)
+    torch.arange(0, n, out=source)  # made in place: nothing is copied before the first copy that counts
     target.zero_()
     return source, target
 
@@ -142,26 +139,26 @@ def memory_place(device: Compute) -> dict[str, Any]:
     """Return the conditions that say where the host memory of a copy lies.
 
     `numa` is "near" if the worker runs on CPUs of the device's NUMA node, "far" if the cpuset excludes those, or
-    "unknown"; `numa_node` is the number of the node. The worker is bound to CPUs near the device before it allocates,
-    so its memory lies there too. Empty for a CPU.
+    "unknown"; `numa_node` is the number of the node. Empty for a CPU.
     """
     if device.is_cpu:
         return {}
     node = device.devices[0].numa_node
     try:
-        near = cpus_of(Path(f"/sys/devices/system/node/node{node}/cpulist").read_text(encoding="ascii").strip())
+        cpus = cpus_of(Path(f"/sys/devices/system/node/node{node}/cpulist").read_text(encoding="ascii").strip())
     except (OSError, ValueError):
         return {"numa": "unknown"}
-    return {"numa": "near" if os.sched_getaffinity(0) <= set(near) else "far", "numa_node": node}
+    # the worker is bound to CPUs near the device before it allocates, so its memory lies there too
+    return {"numa": "near" if os.sched_getaffinity(0) <= set(cpus) else "far", "numa_node": node}
 
 
 def _work(device: Compute, pairs: list[tuple[Tensor, Tensor]]) -> tuple[Callable[[], Any], list[Any]]:
     """Return a call that starts one copy of each pair without waiting, and the streams that they run on.
 
-    Each of several directions has a stream of its own, which waits for the other at the end of a block and not after
-    every copy. A single direction uses the current stream.
+    A single direction uses the current stream.
     """
     apart = len(pairs) > 1 and not device.is_cpu
+    # a stream for each direction waits for the other at the end of a block, and not after every copy
     streams = [device.backend.new_stream(device.torch_device) for _ in pairs] if apart else []
 
     def call() -> None:

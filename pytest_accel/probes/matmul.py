@@ -31,7 +31,7 @@ def sustained(dtype: str, m: int, n: int, k: int) -> dict[str, Any]:
     unit="TFLOPS",
     stresses=["compute"],
     variants={"dtype": MATMUL_DTYPES},
-    suite=[f"matmul.{each}" for each in MATMUL_DTYPES if each not in ("mxfp4", "nvfp4")],  # which are fp4, by vendor
+    suite=[f"matmul.{dtype}" for dtype in MATMUL_DTYPES if dtype not in ("mxfp4", "nvfp4")],  # fp4 is one of these
     budgets={"quick": 0.0, "standard": 15.0, "long": 30.0},
     budgets_of={  # at `quick` the two products of training and inference
         "bf16": {"quick": 5.0, "standard": 15.0, "long": 30.0},
@@ -90,11 +90,8 @@ def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192
 
 
 def _shorter(device: Compute, dtype: str, shape: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Return the shape, with its sides halved until a call takes at most `LONGEST_CALL` seconds.
-
-    Only fp64 is tried: no other dtype is that slow on a GPU of which torch multiplies it, and the file of a CPU sets a
-    shape.
-    """
+    """Return the shape, with its sides halved until a call takes at most `LONGEST_CALL` seconds."""
+    # no other dtype is that slow on a GPU of which torch multiplies it, and the file of a CPU sets a shape
     if dtype != "fp64" or device.is_cpu or min(shape) <= PILOT_SIDE:
         return shape
     rate = Gemm(device, dtype, PILOT_SIDE, PILOT_SIDE, PILOT_SIDE).rate(device.clock, *PILOT_BLOCKS)
@@ -110,6 +107,6 @@ def _micro_peak(device: Compute, dtype: str) -> tuple[Callable[[], object], floa
     It is the peak of a CPU, which has no datasheet here.
     """
     gemms = [Gemm(device, dtype, side, side, side) for side in MICRO_PEAK_SIDES]
-    best = max(gemms, key=lambda gemm: gemm.rate(device.clock, *PILOT_BLOCKS))
-    side = best.shape[0]
-    return best, best.operations / 1e12, f"{dtype} peak measured in alternation ({side}x{side}x{side}), provisional"
+    fastest = max(gemms, key=lambda gemm: gemm.rate(device.clock, *PILOT_BLOCKS))
+    source = f"{dtype} peak measured in alternation ({shape_name(fastest.shape)}), provisional"
+    return fastest, fastest.operations / 1e12, source

@@ -72,34 +72,34 @@ def matmul_best(
     Raises NotApplicable where torch tunes products (TunableOp): each of some fifty shapes would take minutes.
     """
     if device.tunes:
-        why = "torch would choose the kernel of every shape by trying all of them (TunableOp), minutes for each"
-        raise NotApplicable(f"no search over shapes: {why}; PYTORCH_TUNABLEOP_TUNING=0 leaves that out")
+        reason = "torch would choose the kernel of every shape by trying all of them (TunableOp), minutes for each"
+        raise NotApplicable(f"no search over shapes: {reason}; PYTORCH_TUNABLEOP_TUNING=0 leaves that out")
     fast_paths.refuse_slow(device, dtype)
-    known = [(m, n, k) for m, n, k in (published or {}).get(dtype, ())]
-    first = [(m, n, k) for m, n, k in shapes] if shapes else _first(device, dtype, known)
-    best = _search(device, dtype, first)
-    m, n, k = best.winner
+    references = [(m, n, k) for m, n, k in (published or {}).get(dtype, ())]
+    candidates = [(m, n, k) for m, n, k in shapes] if shapes else _candidates(device, dtype, references)
+    result = _search(device, dtype, candidates)
+    m, n, k = result.winner
     gemm = Gemm(device, dtype, m, n, k)
     gemm.check()
     return ProbeResult(
         f"matmul_best.{dtype}",
         "TFLOPS",
-        samples=[rate / 1e12 for rate in best.samples],
-        seconds=[gemm.operations / rate for rate in best.samples],
-        conditions={**gemm.conditions, "shape": shape_name(best.winner), "searched": len(best.tried)},
+        samples=[rate / 1e12 for rate in result.samples],
+        seconds=[gemm.operations / rate for rate in result.samples],
+        conditions={**gemm.conditions, "shape": shape_name(result.winner), "searched": len(result.tried)},
         details={
-            "finalists": {shape_name(shape): rate / 1e12 for shape, rate in best.finalists.items()},
-            "within_2_percent": best.plateau,
-            "anchors": {shape_name(shape): best.tried[shape] / 1e12 for shape in ANCHORS if shape in best.tried},
+            "finalists": {shape_name(shape): rate / 1e12 for shape, rate in result.finalists.items()},
+            "within_2_percent": result.plateau,
+            "anchors": {shape_name(shape): result.tried[shape] / 1e12 for shape in ANCHORS if shape in result.tried},
         },
     )
 
 
-def _search(device: Compute, dtype: str, first: Sequence[Shape]) -> Search:
-    """Search from the shapes `first`, with operands that are large enough for each of them and its neighbours."""
-    near = {shape: _near(device, shape) for shape in first}
-    every = [*first, *(each for some in near.values() for each in some)]
-    operands = Operands(device, dtype, max(max(m, n) * k for m, n, k in every))
+def _search(device: Compute, dtype: str, shapes: Sequence[Shape]) -> Search:
+    """Search from `shapes`, with operands that are large enough for each of them and its neighbours."""
+    adjacent = {shape: _adjacent(device, shape) for shape in shapes}
+    all_shapes = [*shapes, *(shape for group in adjacent.values() for shape in group)]
+    operands = Operands(device, dtype, max(max(m, n) * k for m, n, k in all_shapes))
     device.gate.ready()
 
     @lru_cache(maxsize=2 * KEPT)
@@ -107,28 +107,28 @@ def _search(device: Compute, dtype: str, first: Sequence[Shape]) -> Search:
         return Gemm(device, dtype, *shape, operands=operands)
 
     def rate(time_it: Callable[..., float], shape: Shape, seconds: float) -> float:
-        once = time_it(gemm(shape), device.clock, seconds)
-        device.gate.block(once, True)
-        return gemm(shape).operations / once
+        duration = time_it(gemm(shape), device.clock, seconds)
+        device.gate.block(duration, True)
+        return gemm(shape).operations / duration
 
     report = partial(rate, time_once)
     choose = partial(rate, time_fastest) if device.is_cpu else report  # other processes interrupt a CPU only
-    return search(first, choose, device.seconds, now=device.clock.now, report=report, near=near.__getitem__)
+    return search(shapes, choose, device.seconds, now=device.clock.now, report=report, neighbours=adjacent.__getitem__)
 
 
-def _near(device: Compute, shape: Shape) -> list[Shape]:
+def _adjacent(device: Compute, shape: Shape) -> list[Shape]:
     """Return the neighbours of a shape, one step in every direction; on a CPU those within the searched space."""
     if not device.is_cpu:
         return neighbours(shape, (128, 128) if device.other else TILES[_architecture(device)][0])
-    return [each for each in neighbours(shape, (128, 128)) if each in CPU_SPACE]
+    return [neighbour for neighbour in neighbours(shape, (128, 128)) if neighbour in CPU_SPACE]
 
 
-def _first(device: Compute, dtype: str, known: Sequence[Shape]) -> list[Shape]:
-    """Return the shapes to start with: anchors, known shapes, and shapes that fill whole waves of the device."""
+def _candidates(device: Compute, dtype: str, references: Sequence[Shape]) -> list[Shape]:
+    """Return the shapes to start with: anchors, `references`, and shapes that fill whole waves of the device."""
     if device.is_cpu:
         return spread(CPU_SPACE, FIRST)
     if device.other:
-        return _fitting(device, dtype, [*ANCHORS, *known])  # the tile sizes of its kernels are not known
+        return _fitting(device, dtype, [*ANCHORS, *references])  # the tile sizes of its kernels are not known
     units = device.backend.get_device_properties(device.torch_device).multi_processor_count
     architecture = _architecture(device)
     rate = Gemm(device, dtype, *ANCHORS[0]).rate(device.clock, 0.05)
@@ -137,8 +137,8 @@ def _first(device: Compute, dtype: str, known: Sequence[Shape]) -> list[Shape]:
         TILES[architecture],
         (OPERATION_SECONDS[0] * rate, OPERATION_SECONDS[1] * rate),
     )
-    every = dict.fromkeys([*ANCHORS, *known, *waves])
-    return _fitting(device, dtype, list(every))[: FIRST + len(ANCHORS) + len(known)]
+    candidates = dict.fromkeys([*ANCHORS, *references, *waves])
+    return _fitting(device, dtype, list(candidates))[: FIRST + len(ANCHORS) + len(references)]
 
 
 def _fitting(device: Compute, dtype: str, shapes: Sequence[Shape]) -> list[Shape]:

@@ -110,7 +110,7 @@ def matmul_mamf(
             work,
             clock,
             device.gate,
-            before=product.clear,
+            prepare=product.clear,
             warm_up=WARM_UP,
             calls=CALLS,
             seconds=device.seconds,
@@ -120,7 +120,7 @@ def matmul_mamf(
     return ProbeResult(
         f"matmul_mamf.{dtype}",
         "TFLOPS",
-        samples=[amount / once for once in seconds],
+        samples=[amount / duration for duration in seconds],
         seconds=seconds,
         conditions={"dtype": dtype, "cleared_mib": product.cleared_mib, **conditions},
         details={"launch_bound": True} if launch_bound else {},
@@ -136,14 +136,14 @@ class _Product:
         self.device, self.dtype, self.operations = device, dtype, 2 * m * n * k
         self.cleared_mib = CLEARED_MIB_OF_CPU if device.is_cpu else CLEARED_MIB
         device.require_memory(self.cleared_mib * 2**20 + 6 * (m * k + n * k + 2 * m * n))
-        torch, where, kind = device.torch, device.torch_device, kind_of(device, dtype)
+        torch, target, kind = device.torch, device.torch_device, kind_of(device, dtype)
         drawn = torch.float32 if dtype == "fp8" else kind
-        self._cache = torch.empty(self.cleared_mib * 2**18, dtype=torch.int32, device=where)
-        self._a = torch.randn(m, k, dtype=drawn, device=where).to(kind)
-        self._b = torch.randn(n, k, dtype=drawn, device=where).to(kind).t()
-        self._c = torch.empty(m, n, dtype=kind, device=where)
-        self._other = torch.randn(m, n, device=where).to(kind)
-        self._scale = torch.ones(1, device=where)
+        self._cache = torch.empty(self.cleared_mib * 2**18, dtype=torch.int32, device=target)
+        self._a = torch.randn(m, k, dtype=drawn, device=target).to(kind)
+        self._b = torch.randn(n, k, dtype=drawn, device=target).to(kind).t()
+        self._c = torch.empty(m, n, dtype=kind, device=target)
+        self._other = torch.randn(m, n, device=target).to(kind)
+        self._scale = torch.ones(1, device=target)
         self._largest = torch.finfo(kind).max
 
     def __call__(self) -> None:
@@ -160,10 +160,7 @@ class _Product:
         self._c.copy_(self._other)
 
     def check(self) -> None:
-        """Compare a sample of the product with the same in fp64. Raises WrongResult.
-
-        The library may round partial sums to bf16, and the rounding of results in fp8 hides any finer error.
-        """
+        """Compare a sample of the product with the same in fp64. Raises WrongResult."""
         m, n, k = self.shape
         rows, columns = checked_step(m), checked_step(n)
         self.clear()
@@ -173,7 +170,8 @@ class _Product:
             for part in (self._a[::rows], self._b[:, ::columns], self._c[::rows, ::columns])
         )
         expected = a @ b
-        allowed = replace(unknown(self.dtype), rounded=ROUNDING[self.dtype]).allowed(k, expected)
-        fits = expected.abs() + allowed < self._largest
-        what = f"{self.dtype} {shape_name(self.shape)} as mamf-finder multiplies it:"
-        refuse_wrong(self.device.torch.where(fits, c, expected), expected, allowed, what)
+        # the library may round partial sums to bf16, and the rounding of results in fp8 hides any finer error
+        bound = replace(unknown(self.dtype), rounded=ROUNDING[self.dtype]).allowed(k, expected)
+        fits = expected.abs() + bound < self._largest  # fp8 cannot represent the others
+        label = f"{self.dtype} {shape_name(self.shape)} as mamf-finder multiplies it:"
+        refuse_wrong(self.device.torch.where(fits, c, expected), expected, bound, label)

@@ -60,19 +60,19 @@ def memory_pattern(device: Compute, *, state: str = "cold", mib: int | None = No
     """
     memory = _Memory(device, mib)
     device.gate.ready()
-    began = time.perf_counter()
+    start = time.perf_counter()
     rounds = 0
-    while not rounds or time.perf_counter() - began < device.seconds:
+    while not rounds or time.perf_counter() - start < device.seconds:
         rounds += 1
         memory.hash_and_complement(rounds)
         memory.moving_inversions()
-    covered, total = memory.covered, memory.total
+    size, total = memory.covered, memory.total
     return ProbeResult(
         f"memory_pattern.{state}",
         "count",
-        value=memory.wrong,
-        conditions={"mib": covered // 2**20, "rounds": rounds},
-        details={"covered_bytes": covered, "of_bytes": total, "mismatches": memory.seen},
+        value=memory.errors,
+        conditions={"mib": size // 2**20, "rounds": rounds},
+        details={"covered_bytes": size, "of_bytes": total, "mismatches": memory.mismatches},
         wrong=memory.sentence(),
     )
 
@@ -83,24 +83,24 @@ class _Memory:
 
     device: Compute
     mib: int | None
-    wrong: int = 0
-    seen: list[Mismatch] = field(default_factory=list)
+    errors: int = 0
+    mismatches: list[Mismatch] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         torch = self.device.torch
         self.device.synchronize()
         self._refuse_short_integers()
-        self.total, wanted = self._wanted()
-        window = min(WINDOW_BYTES, wanted)
+        self.total, remaining = self._sizes()
+        window = min(WINDOW_BYTES, remaining)
         self._windows: list[Tensor] = []
-        while wanted >= window > 0:
+        while remaining >= window > 0:
             try:
                 self._windows.append(torch.empty(window // 8, dtype=torch.int64, device=self.device.torch_device))
             except RuntimeError as error:  # memory is fragmented: cover what was allocated so far
                 if not self._windows:
                     raise Unmeasurable(f"{window / 1e9:.1f} GB of memory could not be allocated: {error}") from None
                 break
-            wanted -= window
+            remaining -= window
         if self.covered < max(LEAST_COVERED * self.total, SHARE * self.total - OURS_BYTES):
             text = f"only {self.covered / 1e9:.1f} of {self.total / 1e9:.1f} GB could be allocated: the rest is in use"
             raise Unmeasurable(text)
@@ -119,7 +119,7 @@ class _Memory:
         if not device.torch.equal(host.to(device.torch_device).bitwise_not().cpu(), ~host):
             raise Unmeasurable(f"{device.backend.name} does not keep 64-bit integers, which the patterns consist of")
 
-    def _wanted(self) -> tuple[int, int]:
+    def _sizes(self) -> tuple[int, int]:
         """Return the total memory and the memory to cover, in bytes."""
         if self.device.is_cpu or self.mib:
             size = (self.mib or 256) * 2**20
@@ -131,33 +131,31 @@ class _Memory:
     @property
     def covered(self) -> int:
         """Bytes of all windows."""
-        return sum(each.numel() * 8 for each in self._windows)
+        return sum(window.numel() * 8 for window in self._windows)
 
     def hash_and_complement(self, seed: int) -> None:
-        """Test all windows with the hash of the address and its complement.
-
-        All windows are written before the first one is read, so that an aliased address is overwritten by then.
-        """
-        for place, window in enumerate(self._windows):
-            self._hash(window, place, seed)
-        for place, window in enumerate(self._windows):
-            self._hash(self._expected, place, seed)
-            self._compare(window, place, "hash of the address")
+        """Test all windows with the hash of the address and its complement."""
+        # all are written before the first one is read, so that an aliased address is overwritten by then
+        for index, window in enumerate(self._windows):
+            self._hash(window, index, seed)
+        for index, window in enumerate(self._windows):
+            self._hash(self._expected, index, seed)
+            self._compare(window, index, "hash of the address")
             window.bitwise_not_()
-        for place, window in enumerate(self._windows):
-            self._hash(self._expected, place, seed)
+        for index, window in enumerate(self._windows):
+            self._hash(self._expected, index, seed)
             self._expected.bitwise_not_()
-            self._compare(window, place, "complement of the hash")
+            self._compare(window, index, "complement of the hash")
 
     def moving_inversions(self) -> None:
         """Test the last window with fixed patterns: read and invert each block in turn, upwards and then downwards."""
-        window, place = self._windows[-1], len(self._windows) - 1
+        window, index = self._windows[-1], len(self._windows) - 1
         for pattern in FIXED:
             window.fill_(pattern)
-            for now, order in ((pattern, 1), (~pattern, -1)):
-                self._expected.fill_(now)
+            for word, order in ((pattern, 1), (~pattern, -1)):
+                self._expected.fill_(word)
                 for begin, block in self._blocks(window, order):
-                    self._compare(block, place, f"moving inversions of {now & (2**64 - 1):#018x}", begin)
+                    self._compare(block, index, f"moving inversions of {word & (2**64 - 1):#018x}", begin)
                     block.bitwise_not_()
 
     def _blocks(self, window: Tensor, order: int) -> Iterator[tuple[int, Tensor]]:
@@ -166,47 +164,43 @@ class _Memory:
         for begin in range(0, window.numel(), size)[::order]:
             yield begin, window[begin : begin + size]
 
-    def _hash(self, window: Tensor, place: int, seed: int) -> None:
+    def _hash(self, window: Tensor, index: int, seed: int) -> None:
         """Write (i + seed) times an odd number, modulo 2^64, into word i, in place."""
-        first = place * self._windows[0].numel() + seed * 2**40
-        self.device.torch.arange(first, first + window.numel(), out=window)
+        start = index * self._windows[0].numel() + seed * 2**40
+        self.device.torch.arange(start, start + window.numel(), out=window)
         window.mul_(MULTIPLIER)
 
-    def _compare(self, window: Tensor, place: int, what: str, begin: int = 0) -> None:
+    def _compare(self, window: Tensor, index: int, pattern: str, begin: int = 0) -> None:
         """Compare words with the expected ones and record the mismatches."""
         expected = self._expected[begin : begin + window.numel()]
         now = time.perf_counter()
         self.device.gate.block(now - self._at, False)
         self._at = now
         if not self.device.torch.equal(window, expected):
-            self._note(window, expected, what, 8 * (place * self._windows[0].numel() + begin))
+            self._note(window, expected, pattern, 8 * (index * self._windows[0].numel() + begin))
 
-    def _note(self, window: Tensor, expected: Tensor, what: str, at: int) -> None:
-        """Count and list the words that differ; `at` is the address of the first word.
-
-        A difference that is gone when it is looked for was read or compared wrongly once, and it counts. The words are
-        searched in chunks, because hardly any memory is left.
-        """
-        before, room = self.wrong, LISTED_AT_ONCE
-        for begin in range(0, window.numel(), CHUNK):
-            actual, right = (each[begin : begin + CHUNK] for each in (window, expected))
-            differs = (actual != right).nonzero().flatten()
-            self.wrong += differs.numel()
+    def _note(self, window: Tensor, expected: Tensor, pattern: str, address: int) -> None:
+        """Count and list the words that differ; `address` is that of the first word."""
+        count_before, room = self.errors, LISTED_AT_ONCE
+        for begin in range(0, window.numel(), CHUNK):  # hardly any memory is left for the search
+            actual, nominal = (words[begin : begin + CHUNK] for words in (window, expected))
+            differs = (actual != nominal).nonzero().flatten()
+            self.errors += differs.numel()
             for word in differs[:room].tolist():
-                bits = (int(actual[word]) ^ int(right[word])) & (2**64 - 1)
-                self.seen.append({"address": at + 8 * (begin + word), "pattern": what, "bits": f"{bits:#018x}"})
+                bits = f"{(int(actual[word]) ^ int(nominal[word])) & (2**64 - 1):#018x}"
+                self.mismatches.append({"address": address + 8 * (begin + word), "pattern": pattern, "bits": bits})
             room = max(0, room - differs.numel())
-        if self.wrong == before:
-            self.wrong += 1
-            self.seen.append({"address": at, "pattern": what, "bits": None})
-        del self.seen[LISTED:]
+        if self.errors == count_before:  # read or compared wrongly once, which counts
+            self.errors += 1
+            self.mismatches.append({"address": address, "pattern": pattern, "bits": None})
+        del self.mismatches[LISTED:]
 
     def sentence(self) -> str | None:
         """Return the message about the mismatches, or None if there are none."""
-        if not self.wrong:
+        if not self.errors:
             return None
-        one = self.seen[0]
-        where = f"first at byte {one['address']:#x} of {self.covered:#x}, bits {one['bits']}"
-        if one["bits"] is None:
-            where = f"after byte {one['address']:#x} of {self.covered:#x}; a second read showed no mismatch"
-        return f"{self.wrong} of {self.covered // 8} words did not keep what was written ({one['pattern']}; {where})"
+        mismatch, total = self.mismatches[0], self.covered // 8
+        location = f"first at byte {mismatch['address']:#x} of {self.covered:#x}, bits {mismatch['bits']}"
+        if mismatch["bits"] is None:
+            location = f"after byte {mismatch['address']:#x} of {self.covered:#x}; a second read showed no mismatch"
+        return f"{self.errors} of {total} words did not keep what was written ({mismatch['pattern']}; {location})"

@@ -17,10 +17,8 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 
 def _method(direction: str, mib: int) -> dict[str, Any]:
-    """Return the method of `peer_copy`: that of nvbandwidth's device_to_device_memcpy_write_ce and its bidirectional.
-
-    torch queues a copy on the sender (aten/src/ATen/native/cuda/Copy.cu, copy_device_to_device): the sender writes.
-    """
+    """Return the method of `peer_copy`: nvbandwidth's device_to_device_memcpy_write_ce, and its bidirectional one."""
+    # torch queues a copy on the sender (aten/src/ATen/native/cuda/Copy.cu, copy_device_to_device)
     way = "write" if direction == "one_way" else "write by both"
     size = {"engine": "copy engine", "way": way, "size": f"{mib} MiB"}
     return {**size, "pairs": "one at a time", "statistic": "median"}
@@ -63,12 +61,12 @@ def peer_copy(device: Compute, *, direction: str = "one_way", mib: int = 512) ->
     Each pair is announced before it is measured, so that an error is attributed to that pair only. A repeat measures
     only the pairs that fell short, each for longer.
     """
-    place = {each.uuid: here for here, each in enumerate(device.devices)}
-    if len(place) < 2:
+    index = {member.uuid: position for position, member in enumerate(device.devices)}
+    if len(index) < 2:
         raise NotApplicable("copies between devices need at least two devices")
-    wanted = [(place[a], place[b]) for a, b in device.pairs or permutations(place, 2) if a in place and b in place]
-    for _, row in groupby(sorted(wanted), key=itemgetter(0)):
-        yield _row(device, list(row), direction=direction, mib=mib, budget=device.seconds / len(wanted))
+    pairs = [(index[a], index[b]) for a, b in device.pairs or permutations(index, 2) if a in index and b in index]
+    for _, row in groupby(sorted(pairs), key=itemgetter(0)):
+        yield _row(device, list(row), direction=direction, mib=mib, budget=device.seconds / len(pairs))
 
 
 @probe(
@@ -93,61 +91,61 @@ def peer_copy_all(device: Compute, *, how: str = "rounds", mib: int = 512) -> It
     places = range(len(device.devices))
     if len(places) < 2:
         raise NotApplicable("copies between devices need at least two devices")
-    every = [(a, b) for a in places for b in places if a != b]
-    groups = [[*some, *((b, a) for a, b in some)] for some in rounds(len(places))] if how == "rounds" else [every]
-    wrong: dict[tuple[int, int], str] = {}
+    pairs = [(a, b) for a in places for b in places if a != b]
+    groups = [[*turn, *((b, a) for a, b in turn)] for turn in rounds(len(places))] if how == "rounds" else [pairs]
+    mistakes: dict[tuple[int, int], str] = {}
     budget = device.seconds / len(groups)
-    results = [_at_once(device, group, wrong, how=how, mib=mib, budget=budget) for group in groups]
-    guilty = at_fault(wrong)
-    for place in places:
-        took_part = [one for one, group in zip(results, groups, strict=True) if any(place in pair for pair in group)]
-        slowest = min(took_part, key=lambda one: median(one.samples))
-        yield replace(slowest, subject=device.devices[place].uuid, wrong=guilty.get(place))
+    results = [_at_once(device, group, mistakes, how=how, mib=mib, budget=budget) for group in groups]
+    culprits = at_fault(mistakes)
+    for index in places:
+        parts = [result for result, group in zip(results, groups, strict=True) if any(index in pair for pair in group)]
+        slowest = min(parts, key=lambda result: median(result.samples))
+        yield replace(slowest, subject=device.devices[index].uuid, wrong=culprits.get(index))
 
 
-def at_fault(wrong: Mapping[tuple[int, int], str]) -> dict[int, str]:
+def at_fault(mistakes: Mapping[tuple[int, int], str]) -> dict[int, str]:
     """Return the devices to blame for copies that arrived wrong, each with the sentence of one of its copies.
 
     That is the end of the most of them; of those that are left, the next. Both ends of a single copy may be at fault.
     """
-    guilty: dict[int, str] = {}
-    left = dict(wrong)
-    while left:
-        counts = Counter(place for way in left for place in way)
-        most = max(counts.values())
-        guilty |= {place: next(left[way] for way in left if place in way) for place in counts if counts[place] == most}
-        left = {way: text for way, text in left.items() if not guilty.keys() & set(way)}
-    return guilty
+    culprits: dict[int, str] = {}
+    copies = dict(mistakes)
+    while copies:
+        counts = Counter(end for way in copies for end in way)
+        highest = max(counts.values())
+        culprits |= {end: next(copies[way] for way in copies if end in way) for end in counts if counts[end] == highest}
+        copies = {way: text for way, text in copies.items() if not culprits.keys() & set(way)}
+    return culprits
 
 
 def _at_once(
     device: Compute,
     ways: list[tuple[int, int]],
-    wrong: dict[tuple[int, int], str],
+    mistakes: dict[tuple[int, int], str],
     *,
     how: str,
     mib: int,
     budget: float,
 ) -> ProbeResult:
-    """Time all copies of one round, started together, until the last has finished; add the wrong ones to `wrong`."""
-    names = [device.devices[place] for place in sorted({place for way in ways for place in way})]
-    device.gate.step(f"copies between {', '.join(each.name for each in names)}", tuple(each.uuid for each in names))
+    """Time all copies of one round, started together, until the last has finished; add the wrong ones to `mistakes`."""
+    ends = [device.devices[index] for index in sorted({index for way in ways for index in way})]
+    device.gate.step(f"copies between {', '.join(end.name for end in ends)}", tuple(end.uuid for end in ends))
     sent = 2 if how == "rounds" else len(device.devices) - 1
     conditions = {"how": how, "mib": mib, "copies_at_once": len(ways)}
     result, differing = _copied(device, ways, f"peer_copy_all.{how}", sent, conditions=conditions, seconds=budget)
-    wrong.update(differing)
+    mistakes.update(differing)
     return result
 
 
 def _copied(
-    device: Compute, ways: list[tuple[int, int]], metric: str, sent: int, **more: Any
+    device: Compute, ways: list[tuple[int, int]], metric: str, sent: int, **options: Any
 ) -> tuple[ProbeResult, dict[tuple[int, int], str]]:
     """Time copies that start together, and compare what arrived with what was sent.
 
-    `sent` is how many of the transfers count; `more` is given to `sample`. Also returns a sentence for each way whose
-    data differ.
+    `sent` is how many of the transfers count; `options` are given to `sample`. Also returns a sentence for each way
+    whose data differ.
     """
-    n = more["conditions"]["mib"] * 2**20 // 4
+    n = options["conditions"]["mib"] * 2**20 // 4
     pairs = []
     for source, target in ways:
         arrived = device.torch.zeros(n, dtype=device.torch.int32, device=device.torch_devices[target])
@@ -160,15 +158,16 @@ def _copied(
         metric=metric,
         streams=streams,
         statistic="median",
-        **more,
+        **options,
     )
     device.synchronize()
-    wrong = {}
+    mistakes = {}
     for (source, target), (_, arrived) in zip(ways, pairs, strict=True):
+        # made on the receiver too, so that the comparison needs no link
         if not device.torch.equal(arrived, _pattern(device, target, n, (source, target))):
-            ends = device.devices[source].name, device.devices[target].name
-            wrong[source, target] = f"{ends[0]} to {ends[1]}: the data that arrived differ from the data that were sent"
-    return result, wrong
+            names = " to ".join(device.devices[end].name for end in (source, target))
+            mistakes[source, target] = f"{names}: the data that arrived differ from the data that were sent"
+    return result, mistakes
 
 
 def _row(device: Compute, pairs: list[tuple[int, int]], *, direction: str, mib: int, budget: float) -> ProbeResult:
@@ -176,15 +175,15 @@ def _row(device: Compute, pairs: list[tuple[int, int]], *, direction: str, mib: 
     cells: dict[str, Cell] = {}
     results = []
     for sender, receiver in pairs:
-        me, other = device.devices[sender], device.devices[receiver]
-        device.gate.step(f"{me.name} to {other.name}", (me.uuid, other.uuid))
-        one = _cell(device, sender, receiver, direction=direction, mib=mib, budget=budget)
-        direct = one.conditions["peer_access"]
-        cells[other.uuid] = {"samples": one.samples, "seconds": one.seconds, "wrong": one.wrong, "direct": direct}
-        results.append(one)
-    worst = min(results, key=lambda one: median(one.samples))
+        source, target = device.devices[sender], device.devices[receiver]
+        device.gate.step(f"{source.name} to {target.name}", (source.uuid, target.uuid))
+        cell = _cell(device, sender, receiver, direction=direction, mib=mib, budget=budget)
+        direct = cell.conditions["peer_access"]
+        cells[target.uuid] = {"samples": cell.samples, "seconds": cell.seconds, "wrong": cell.wrong, "direct": direct}
+        results.append(cell)
+    slowest = min(results, key=lambda result: median(result.samples))
     return replace(
-        worst, subject=device.devices[pairs[0][0]].uuid, details={**worst.details, "cells": cells}, wrong=None
+        slowest, subject=device.devices[pairs[0][0]].uuid, details={**slowest.details, "cells": cells}, wrong=None
     )
 
 
@@ -196,35 +195,31 @@ def _cell(device: Compute, sender: int, receiver: int, *, direction: str, mib: i
     if not device.is_cpu:
         device.backend.set_device(sending)  # events are recorded on the current device
     conditions = {"direction": direction, "mib": mib, "peer_access": direct}
-    result, wrong = _copied(device, ways, f"peer_copy.{direction}", len(ways), conditions=conditions, seconds=budget)
-    result.wrong = next(reversed(wrong.values()), None)
+    result, mistakes = _copied(device, ways, f"peer_copy.{direction}", len(ways), conditions=conditions, seconds=budget)
+    result.wrong = next(reversed(mistakes.values()), None)
     return result
 
 
-def _pattern(device: Compute, place: int, n: int, way: tuple[int, int]) -> Any:
-    """Return the data that are sent from way[0] to way[1], made on the device at `place`.
-
-    Making them on the receiver too means that the comparison needs no link.
-    """
+def _pattern(device: Compute, index: int, n: int, way: tuple[int, int]) -> Any:
+    """Return the data that are sent from way[0] to way[1], made on the device at `index`."""
     torch = device.torch
-    pattern = torch.arange(n, dtype=torch.int32, device=device.torch_devices[place])
+    pattern = torch.arange(n, dtype=torch.int32, device=device.torch_devices[index])
     return pattern.remainder_(65521).mul_(way[0] + 1).add_(way[1])
 
 
 def _exchange(device: Compute, pairs: list[tuple[Any, Any]]) -> tuple[Callable[[], Any], list[Any]]:
-    """Return a call that starts all copies at once, and the streams that they run on.
-
-    torch copies on the sender's current stream, which waits for the receiver's current stream, which in turn waits for
-    the copy (PyTorch, aten/src/ATen/native/cuda/Copy.cu, copy_device_to_device). On the receivers' default streams,
-    copies to the same device would run one after the other, and everything that waits for such a stream would wait for
-    them too. So each copy has streams of its own at both ends. The receiver alternates between two, so that a copy
-    follows the previous one at once instead of waiting until its end has been signalled to the other device and back.
-    """
+    """Return a call that starts all copies at once, and the streams that they run on."""
     if device.is_cpu:
         return lambda: [target.copy_(source, non_blocking=True) for source, target in pairs], []
     backend = device.backend
     in_turn = 2 if len(pairs) <= len(device.devices) else 1  # torch has 32 streams for each device
+    # torch copies on the sender's current stream, which waits for the receiver's current stream, which in turn waits
+    # for the copy (PyTorch, aten/src/ATen/native/cuda/Copy.cu, copy_device_to_device). On the receivers' default
+    # streams, copies to the same device would run one after the other, and everything that waits for such a stream
+    # would wait for them too.
     sending = [backend.new_stream(source.device) for source, _ in pairs]
+    # two in turn, so that a copy follows the previous one at once instead of waiting until its end has been signalled
+    # to the other device and back
     receiving = [cycle([backend.new_stream(target.device) for _ in range(in_turn)]) for _, target in pairs]
 
     def call() -> None:

@@ -14,7 +14,7 @@ from pytest_accel.probes.device.rank import HERE
 
 @dataclass(frozen=True)
 class GroupRank:
-    """Where a device becomes a rank of a process group: the arguments of `Rank.join`."""
+    """The arguments of `Rank.join`, by which a device becomes a rank of a process group."""
 
     rendezvous: str
     rank: int
@@ -40,7 +40,7 @@ class Request:
     precision: float = 0.0
     pairs: Sequence[Pair] = ()
     ranks: Sequence[GroupRank] = ()
-    """Where each device meets those of other nodes; empty if the ranks are the devices of this node."""
+    """The rank of each device in a group with those of other nodes; empty if the ranks are the devices of this node."""
     how: str = "together"
     """As `Measurement.how`."""
     started: float = 0.0

@@ -50,8 +50,6 @@ def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, 
     slowest_window is the rate of the slowest of the windows of 10 s (or of a tenth of a shorter soak) as a share of
     their median; it leaves out the slowest block of each, which something else may have delayed. The sensor process
     reads power, temperature, clock and throttle counters meanwhile.
-
-    Its first seconds are those of `matmul`, which a short level does not measure again.
     """
     gemm = Gemm(device, dtype, m, n, k)
     result = device.sample(
@@ -59,17 +57,18 @@ def soak(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, 
         amount=gemm.operations / 1e12,
         unit="TFLOPS",
         metric="soak.rate",
-        precision=0.0,
+        precision=0.0,  # for the whole budget, however precise the mean is before
         conditions={**gemm.conditions, "seconds": device.seconds},
     )
     result.details.update(device.counted_clock())
     gemm.check()
+    # its first seconds are those of `matmul`, which a short level does not measure again
     return [result, droop(result), slowest_window(result), first_seconds(result)]
 
 
 def first_seconds(rate: ProbeResult) -> ProbeResult:
     """Return the `matmul` of a `soak.rate`: its blocks up to the end of the shortest sustained load."""
-    count = sum(each <= SUSTAINED_WARMUP + SUSTAINED_SECONDS for each in rate.details["ends"]) or 1
+    count = sum(end <= SUSTAINED_WARMUP + SUSTAINED_SECONDS for end in rate.details["ends"]) or 1
     conditions = {key: value for key, value in rate.conditions.items() if key != "seconds"}
     return replace(
         rate,
@@ -83,13 +82,13 @@ def first_seconds(rate: ProbeResult) -> ProbeResult:
 
 def droop(rate: ProbeResult) -> ProbeResult:
     """Return `soak.droop_slow` of a `soak.rate`."""
-    timed = list(zip(rate.details["ends"], rate.samples, strict=True))
-    begin, end = timed[0][0], timed[-1][0]
+    blocks = list(zip(rate.details["ends"], rate.samples, strict=True))
+    begin, end = blocks[0][0], blocks[-1][0]
     third = (end - begin) / 3
     window = (5.0, 15.0) if end > 45 else (begin, begin + third)
-    early = [each for at, each in timed if window[0] <= at <= window[1]]
-    late = [each for at, each in timed if at >= end - third]
-    value = 1 - estimate_rate(late).mean / estimate_rate(early).mean
+    early_rates = [sample for time, sample in blocks if window[0] <= time <= window[1]]
+    late_rates = [sample for time, sample in blocks if time >= end - third]
+    value = 1 - estimate_rate(late_rates).mean / estimate_rate(early_rates).mean
     conditions = dict(rate.conditions, early_seconds=list(window))
     details: ProbeDetails = {"late_seconds": (end - third, end)}
     return ProbeResult("soak.droop_slow", "1", value=value, conditions=conditions, details=details)
@@ -99,8 +98,8 @@ def slowest_window(rate: ProbeResult) -> ProbeResult:
     """Return `soak.slowest_window` of a `soak.rate`."""
     ends, rates = rate.details["ends"], rate.samples
     begin, end = ends[0], ends[-1]
-    wanted = max(WINDOWS, int((end - begin) / WINDOW_SECONDS))
-    count = max(1, min(wanted, len(rates) // LEAST_BLOCKS))
+    target = max(WINDOWS, int((end - begin) / WINDOW_SECONDS))
+    count = max(1, min(target, len(rates) // LEAST_BLOCKS))
     windows = [_undelayed(window) for window in _windows(ends, rates, count) if window]
     rate.details["window_rates"] = [round(window, 4) for window in windows]
     conditions = dict(rate.conditions, window_seconds=round((end - begin) / count, 3))
@@ -111,12 +110,13 @@ def _windows(ends: Sequence[float], rates: Sequence[float], count: int) -> list[
     """Return the rates of the blocks that ended in each of `count` windows of equal length."""
     begin, length = ends[0], (ends[-1] - ends[0]) / count or 1.0
     windows: list[list[float]] = [[] for _ in range(count)]
-    for at, each in zip(ends, rates, strict=True):
-        windows[min(count - 1, int((at - begin) / length))].append(each)
+    for end, rate in zip(ends, rates, strict=True):
+        windows[min(count - 1, int((end - begin) / length))].append(rate)
     return windows
 
 
 def _undelayed(rates: Sequence[float]) -> float:
-    """Return the rate of some blocks without the slowest of them, which something else may have delayed."""
-    kept = sorted(rates)[1:] if len(rates) > LEAST_BLOCKS // 2 else rates
-    return estimate_rate(kept).mean
+    """Return the rate of some blocks without the slowest of them."""
+    # something else may have delayed it
+    usable = sorted(rates)[1:] if len(rates) > LEAST_BLOCKS // 2 else rates
+    return estimate_rate(usable).mean

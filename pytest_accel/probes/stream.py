@@ -88,16 +88,16 @@ def stream(
     device.require_memory(size * TRAFFIC[op] + 4 * BYTES[dtype] * _CHUNK)
     arrays = _arrays(device, op, size // BYTES[dtype], dtype)
     work, check = _work(device, op, arrays)
-    beside = None
+    reference = None
     if device.measures_peak:
-        other = arrays[-1] if len(arrays) > 1 else device.torch.zeros_like(arrays[0])
-        beside = _memcpy(arrays[0], other, size)
+        target = arrays[-1] if len(arrays) > 1 else device.torch.zeros_like(arrays[0])
+        reference = _memcpy(arrays[0], target, size)
     result = device.sample(
         work,
         amount=TRAFFIC[op] * size / 1e9,
         unit="GB/s",
         metric=f"stream.{op}",
-        beside=beside,
+        beside=reference,
         fastest_of=calls,
         conditions={"op": op, "mib": mib, "dtype": dtype, "calls": calls, "counted": "read + written"},
     )
@@ -125,7 +125,7 @@ def _arrays(device: Compute, op: str, n: int, dtype: str) -> list[Tensor]:
 def _work(device: Compute, op: str, arrays: list[Tensor]) -> tuple[Callable[[], Any], Callable[[], bool]]:
     """Return the operation, and a check that the arrays hold its result."""
     torch = device.torch
-    parts = [torch.split(each, _CHUNK) for each in arrays]
+    parts = [torch.split(array, _CHUNK) for array in arrays]
     if op in ("copy", "copy_kernel"):
         a, b = arrays
         return (
@@ -151,8 +151,8 @@ def _sum(n: int, *, squares: bool) -> int:
     def first(count: int) -> int:
         return (count - 1) * count * (2 * count - 1) // 6 if squares else count * (count - 1) // 2
 
-    rounds, left = divmod(n, _NUMBERS)
-    return rounds * first(_NUMBERS) + first(left)
+    rounds, remainder = divmod(n, _NUMBERS)
+    return rounds * first(_NUMBERS) + first(remainder)
 
 
 def _memcpy(source: Tensor, target: Tensor, size: int) -> tuple[Callable[[], object], float, str]:

@@ -48,10 +48,8 @@ def operations(*, width: int, sequence: int, batch: int) -> float:
 class Training:
     """A transformer block of one layer with its data and its optimizer (AdamW), everything from one seed.
 
-    The block is `x + attention(norm(x))`, then `x + mlp(norm(x))`, as in GPT-2. Attention is made of plain products and
-    softmax: torch's own function for it may select a nondeterministic algorithm (PyTorch,
-    `scaled_dot_product_attention`). The loss is the mean square of the distance to a random target. Data and target
-    have `batch` x `sequence` x `width` elements.
+    The block is `x + attention(norm(x))`, then `x + mlp(norm(x))`, as in GPT-2. The loss is the mean square of the
+    distance to a random target. Data and target have `batch` x `sequence` x `width` elements.
     """
 
     def __init__(self, device: Compute, dtype: str, *, width: int, heads: int, sequence: int, batch: int) -> None:
@@ -64,15 +62,15 @@ class Training:
         weights, activations = 12 * width**2, batch * sequence * (24 * width + 5 * heads * sequence)
         device.require_memory(size * (6 * weights + 2 * activations))
         blas.settle(torch, dtype, device.is_cpu or device.other)
-        where = {"device": device.torch_device, "dtype": gemm.kind_of(device, dtype)}
+        options = {"device": device.torch_device, "dtype": gemm.kind_of(device, dtype)}
         self._torch, self._heads = torch, heads
         sides = {"qkv": (width, 3 * width), "out": (width, width), "up": (width, 4 * width), "down": (4 * width, width)}
-        norms = {name: torch.nn.LayerNorm(width, **where) for name in ("norm", "mlp_norm")}
-        linear = {name: torch.nn.Linear(*sizes, **where) for name, sizes in sides.items()}
+        norms = {name: torch.nn.LayerNorm(width, **options) for name in ("norm", "mlp_norm")}
+        linear = {name: torch.nn.Linear(*sizes, **options) for name, sizes in sides.items()}
         self.model = torch.nn.ModuleDict(norms | linear)
         self.model.forward = self._forward
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=RATE)
-        self._data, self._target = (torch.empty(batch, sequence, width, **where) for _ in range(2))
+        self._data, self._target = (torch.empty(batch, sequence, width, **options) for _ in range(2))
         self.begin()
 
     def begin(self) -> None:
@@ -100,8 +98,8 @@ class Training:
     def sums(self, loss: Tensor) -> dict[str, int]:
         """Return the checksums of the bits of loss, gradients and weights."""
         weights = list(self.model.parameters())
-        every = {"loss": [loss], "gradients": [weight.grad for weight in weights], "weights": weights}
-        return {what: self._sum(tensors) for what, tensors in every.items()}
+        parts = {"loss": [loss], "gradients": [weight.grad for weight in weights], "weights": weights}
+        return {part: self._sum(tensors) for part, tensors in parts.items()}
 
     def _sum(self, tensors: Iterable[Any]) -> int:
         total = 0
@@ -115,6 +113,7 @@ class Training:
         layers, (batch, sequence, width) = self.model, x.shape
         split = layers["qkv"](layers["norm"](x)).view(batch, sequence, 3, self._heads, -1)
         query, key, value = split.permute(2, 0, 3, 1, 4)
+        # torch's own function for attention may select a nondeterministic algorithm (scaled_dot_product_attention)
         weights = (query @ key.transpose(-1, -2) / math.sqrt(width // self._heads)).softmax(-1)
         x = x + layers["out"]((weights @ value).transpose(1, 2).reshape(x.shape))
         result: Tensor = x + layers["down"](self._torch.nn.functional.gelu(layers["up"](layers["mlp_norm"](x))))
@@ -161,18 +160,18 @@ def training_step(
     if not math.isfinite(loss):
         raise WrongResult(NOT_FINITE)
     amount = operations(width=width, sequence=sequence, batch=batch) / 1e12
-    how: dict[str, Any] = {"metric": "training.rate", "statistic": "median", "conditions": training.conditions}
-    result = device.sample(training.step, amount=amount, unit="TFLOPS", **how)
+    options: dict[str, Any] = {"metric": "training.rate", "statistic": "median", "conditions": training.conditions}
+    result = device.sample(training.step, amount=amount, unit="TFLOPS", **options)
     quartiles = quantiles(result.seconds, n=4) if len(result.seconds) > 1 else result.seconds * 3
     result.details["step_ms"] = [significant(1e3 * seconds) for seconds in quartiles]
     training.begin()
     with blas.deterministic(device.torch):
-        again = training.sums(training.step())
+        repeat = training.sums(training.step())
     result.details["bits"], kind = bits_of(device, doubts)
     if kind:
         result.details["checksum"], result.details["checksum_of"] = sum(first.values()) % 2**63, kind
-        if other := [what for what in first if first[what] != again[what]]:
-            result.wrong = f"{SAME} its {' and '.join(other)} differ from those of its first go"
+        if differing := [part for part in first if first[part] != repeat[part]]:
+            result.wrong = f"{SAME} its {' and '.join(differing)} differ from those of its first go"
     return result
 
 
@@ -205,8 +204,8 @@ def ddp_step(
     ids = None if device.is_cpu else [device.torch_device]
     ddp = torch.nn.parallel.DistributedDataParallel(training.model, device_ids=ids)
     conditions = {**training.conditions, "ranks": device.world, **device.collectives}
-    how: dict[str, Any] = {"metric": "ddp.step_ms", "collective": True, "conditions": conditions}
-    result = device.sample(lambda: training.step(ddp), amount=1.0, unit="ms", **how)
+    options: dict[str, Any] = {"metric": "ddp.step_ms", "collective": True, "conditions": conditions}
+    result = device.sample(lambda: training.step(ddp), amount=1.0, unit="ms", **options)
     summed = training.sums(training.step(ddp))
     training.begin()
     with blas.deterministic(torch) as doubts, ddp.no_sync():
@@ -220,34 +219,32 @@ def ddp_step(
         kind, result.details["bits"] = "", "compared after the sum only: the ranks are of different kinds"
     if not kind:
         columns[1:-2], sums = [], {}
-    for what, column in zip([*sums, "summed gradients", "new weights"], columns[1:], strict=True):
+    for part, column in zip([*sums, "summed gradients", "new weights"], columns[1:], strict=True):
         common, count = Counter(column).most_common(1)[0]
         if 2 * count <= device.world:
-            text = f"{SAME} {what} differ between ranks, and no majority tells which are wrong: {_sets(column)}"
+            text = f"{SAME} {part} differ between ranks, and no majority tells which are wrong: {_sets(column)}"
             result.wrong = result.wrong or text
         elif column[device.rank] != common:
-            raise WrongResult(f"{SAME} its {what} differ from those of {count} of {device.world} ranks")
+            raise WrongResult(f"{SAME} its {part} differ from those of {count} of {device.world} ranks")
     return result
 
 
 def bits_of(device: Compute, doubts: Sequence[str]) -> tuple[str, str]:
-    """Return what the bits of a step are compared with, or why with nothing; and the kind of the device, else "".
-
-    Devices of a kind show the same bits: cuBLAS (2.1.4) requires the same architecture and number of SMs.
-    """
+    """Return a sentence on the comparison of a step's bits, and the kind of the device, "" if nothing is compared."""
     torch = device.torch
     if torch.version.hip or device.other or doubts:
         return "; ".join(doubts) or NOT_COMPARED, ""
     units = f"{torch.get_num_threads()} threads"
     if not device.is_cpu:
         units = f"{device.backend.properties(device.torch_device).multi_processor_count} SMs"
+    # devices of a kind show the same bits: cuBLAS (2.1.4) requires the same architecture and number of SMs
     kind = f"{device.devices[0].model}, {units}, torch {torch.__version__}"
     return f"compared among devices of the kind {kind}", kind
 
 
-def _of_all_ranks(device: Compute, own: Sequence[int]) -> list[tuple[int, ...]]:
+def _of_all_ranks(device: Compute, values: Sequence[int]) -> list[tuple[int, ...]]:
     """Return numbers of every rank, a tuple for each number, exchanged by the hosts."""
-    sent = device.torch.tensor(own)
+    sent = device.torch.tensor(values)
     received = [device.torch.empty_like(sent) for _ in range(device.world)]
     device.torch.distributed.all_gather(received, sent)
     return list(zip(*(numbers.tolist() for numbers in received), strict=True))

@@ -28,9 +28,9 @@ class Deadline:
         """The seconds that are left to measure in, negative after that, infinite without a limit."""
         return self.until(CLOSING_SECONDS)
 
-    def until(self, before: float) -> float:
-        """Return the seconds until `before` seconds before the limit."""
-        return math.inf if self.limit is None else self._began + self.limit - before - time.monotonic()
+    def until(self, margin: float) -> float:
+        """Return the seconds until `margin` seconds before the limit."""
+        return math.inf if self.limit is None else self._began + self.limit - margin - time.monotonic()
 
     @property
     def over(self) -> bool:
@@ -38,7 +38,7 @@ class Deadline:
         return self.left <= 0
 
     def patience(self, seconds: float) -> float:
-        """Return how long the sensor may take for an answer, if it may take `seconds` without a limit."""
+        """Return the seconds that the sensor may take for an answer, if it may take `seconds` without a limit."""
         return min(seconds, max(self.left, LAST_ANSWER))
 
     @property

@@ -1,7 +1,4 @@
-"""Locks that allow one run per device at a time on a host: a lock file for each UUID.
-
-The kernel frees a lock when its process ends.
-"""
+"""Locks that allow one run per device at a time on a host: a lock file for each UUID."""
 
 from __future__ import annotations
 
@@ -28,28 +25,29 @@ class DeviceLocked(Exception):
     """An error for a device that cannot be locked; the message names the run that holds it, or the reason."""
 
 
-def hold(names: Iterable[tuple[str, str]], about: str) -> list[IO[bytes]]:
+def hold(names: Iterable[tuple[str, str]], description: str) -> list[IO[bytes]]:
     """Lock every device, given as (uuid, name), in the order of the UUIDs; a UUID that is given twice is locked once.
 
-    `about` describes this run to others that want the lock. Closing the returned files unlocks the devices. Raises
+    `description` tells of this run to others that want the lock. Closing the returned files unlocks the devices. Raises
     DeviceLocked if a device is locked already, with the description that its holder gave.
     """
     files: list[IO[bytes]] = []
-    for uuid, name in sorted(dict(names).items()):
+    for uuid, name in sorted(dict(names).items()):  # in one order: of two runs that begin together one gets all
         try:
             file = _open(FOLDER / f"pytest-accel-{re.sub(r'[^A-Za-z0-9-]', '_', uuid)}.lock")
         except OSError as error:
             _close(files)
             raise DeviceLocked(f"{name} ({uuid}) cannot be locked: {error.filename}: {error.strerror}") from None
         try:
+            # the kernel frees it when this process ends, however it ends
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            said = (file.read(HOLDER_BYTES) or b"").decode(errors="replace").strip("\0 \n")  # anybody can write there
+            text = (file.read(HOLDER_BYTES) or b"").decode(errors="replace").strip("\0 \n")  # anybody can write there
             _close([*files, file])
-            holder = printable(said) or "an unknown process"
+            holder = printable(text) or "an unknown process"
             raise DeviceLocked(f"{name} ({uuid}) is being measured by {holder}") from None
         file.truncate(0)
-        file.write(f"pid {os.getpid()}, {about}".encode()[:HOLDER_BYTES])
+        file.write(f"pid {os.getpid()}, {description}".encode()[:HOLDER_BYTES])
         files.append(file)
     return files
 
@@ -61,21 +59,19 @@ def _close(files: Iterable[IO[bytes]]) -> None:
 
 
 def _open(path: Path) -> IO[bytes]:
-    """Open or create a lock file that every user can read and write. Raises OSError.
-
-    O_CREAT is not used on an existing file: in a sticky folder the kernel may forbid it for files of other users.
-    Another user may have put anything there: a link, also a hard one, would have its target overwritten, and a pipe
-    would block.
-    """
+    """Open or create a lock file that every user can read and write. Raises OSError."""
+    # a pipe that somebody put there would block without O_NONBLOCK
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
+        # without O_CREAT, which the kernel may forbid in a sticky folder for existing files of other users
         handle = os.open(path, flags)
     except FileNotFoundError:
         handle = os.open(path, flags | os.O_CREAT, 0o666)
         with contextlib.suppress(OSError):
             os.fchmod(handle, 0o666)
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+    # anybody may have put something there: a link, also a hard one, would have its target overwritten
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
         os.close(handle)
         raise OSError(errno.EINVAL, "is not a file of its own; remove it", str(path))
     return os.fdopen(handle, "r+b", buffering=0)

@@ -1,7 +1,6 @@
 """The records of earlier runs that lie beside the record of this one.
 
-They are known by their summaries. Whatever else lies there must neither stop a run nor slow it down: only regular files
-are read, up to a size, and only so many of them.
+They are known by their summaries, which are read up to a size and a number.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from pytest_accel.run.terms import refusing
 MOST_SUMMARIES = 1000
 """Most summaries that are read: the newest ones and the `OLDEST`. `benchmarks/aging.py` measures how long they take."""
 OLDEST = 100
-"""How many of them are the oldest ones, among which the first accepted run lies."""
+"""The number of the oldest ones among these summaries, among which the first accepted run lies."""
 MOST_RECORDS = 20
 """Most records without a summary that are read, the newest ones: 0.1 s for each of a node of eight devices."""
 
@@ -38,7 +37,7 @@ MOST_RECORDS = 20
 class EarlierRecords:
     """The earlier records beside a record, newest first, and what was not read."""
 
-    found: list[Summary] = field(default_factory=list)
+    summaries: list[Summary] = field(default_factory=list)
     """The summary of each record of a run, without records that were judged again."""
     ignored: list[str] = field(default_factory=list)
     """A sentence for each file that could not be read."""
@@ -47,12 +46,9 @@ class EarlierRecords:
 
     def of(self, uuids: Iterable[str]) -> list[EarlierRecord]:
         """Return an entry for each record that holds any of the devices, oldest first."""
-        wanted, entries = set(uuids), []
-        for each in reversed(self.found):
-            shared = each.by_uuid.keys() & wanted
-            if shared:
-                entries.append(_entry(each, shared))
-        return entries
+        devices = set(uuids)
+        pairs = ((summary, summary.by_uuid.keys() & devices) for summary in reversed(self.summaries))
+        return [_entry(summary, matches) for summary, matches in pairs if matches]
 
     def last_accelerators(self, host: str) -> str | None:
         """Return a sentence if the newest record of this host holds accelerators, else None.
@@ -60,17 +56,17 @@ class EarlierRecords:
         It is asked where a run finds no accelerator: those that an earlier run found must have vanished. A record
         without any device is passed over, as it comes from a run that missed them already.
         """
-        before = self.newest_of(host)
-        found = before.devices if before else ()
-        models = [device.model for device in found if registry.vendor(device.driver).accelerator]
-        if not before or not models:
+        summary = self.newest_of(host)
+        devices = summary.devices if summary else ()
+        models = [device.model for device in devices if registry.vendor(device.driver).accelerator]
+        if not summary or not models:
             return None
         names = ", ".join(sorted(set(models)))
-        return f"the earlier record {before.path} holds {len(models)} x {names}, but no accelerator is found now"
+        return f"the earlier record {summary.path} holds {len(models)} x {names}, but no accelerator is found now"
 
     def newest_of(self, host: str) -> Summary | None:
         """Return the newest record of this host that holds a device, None without one."""
-        of_host = [each for each in self.found if each.host == host and each.devices]
+        of_host = [summary for summary in self.summaries if summary.host == host and summary.devices]
         return max(of_host, key=attrgetter("started"), default=None)
 
     def notes(self) -> list[str]:
@@ -79,9 +75,9 @@ class EarlierRecords:
         if not count:
             return []
         first = self.ignored[0] if self.ignored else "there are too many"
-        more = f" (and {count - 1} more)" if self.ignored and count > 1 else ""
+        suffix = f" (and {count - 1} more)" if self.ignored and count > 1 else ""
         files = "1 earlier record was" if count == 1 else f"{count} earlier records were"
-        return [f"{files} not read: {first}{more}"]
+        return [f"{files} not read: {first}{suffix}"]
 
 
 def read(folder: Path, launch: Launch | None = None, *, rehearsal: bool = False) -> EarlierRecords:
@@ -90,79 +86,78 @@ def read(folder: Path, launch: Launch | None = None, *, rehearsal: bool = False)
     Where the nodes of a job share the folder above, those are the records of this node in it, and those in the folders
     beside the shared one (DIR/../<night>/<node>): to read those of all other nodes would slow down a large fleet.
     """
-    own = file_name(launch.node) if launch and launch.shared else ""
-    if not own or folder not in numbered(folder.with_name(own)):
+    name = file_name(launch.node) if launch and launch.shared else ""
+    if not name or folder not in numbered(folder.with_name(name)):
         return inside(folder.parent, folder, rehearsal=rehearsal)
-    places = (
-        place
+    folders = (
+        path
         for night in _folders(folder.parent.parent)
-        for place in takewhile(os.path.isdir, numbered(night / own))
-        if place != folder
+        for path in takewhile(os.path.isdir, numbered(night / name))
+        if path != folder
     )
-    return _read(places, rehearsal)
+    return _read(folders, rehearsal)
 
 
-def inside(parent: Path, own: Path | None = None, *, rehearsal: bool | None = None) -> EarlierRecords:
-    """Return the records in the folders of a folder, without that in the folder `own`.
+def inside(parent: Path, exclude: Path | None = None, *, rehearsal: bool | None = None) -> EarlierRecords:
+    """Return the records in the folders of a folder, without that in the folder `exclude`.
 
-    Without `own` the folder was named for its records, and what cannot be entered there is told. Beside a run, such as
-    in /tmp, lie folders of others.
+    Without `exclude` the folder was named for its records, and what cannot be entered there is told. Beside a run, such
+    as in /tmp, lie folders of others.
     """
-    if own is not None:
-        return _read((place for place in _folders(parent) if place != own), rehearsal)
-    closed: list[str] = []
-    earlier = _read(_folders(parent, closed), rehearsal, closed)
-    earlier.ignored += closed
+    if exclude is not None:
+        return _read((path for path in _folders(parent) if path != exclude), rehearsal)
+    refusals: list[str] = []
+    earlier = _read(_folders(parent, refusals), rehearsal, refusals)
+    earlier.ignored += refusals
     return earlier
 
 
-def _read(places: Iterable[Path], rehearsal: bool | None, closed: list[str] | None = None) -> EarlierRecords:
-    """Return the records in these folders. Those that cannot be entered are added to `closed`."""
+def _read(folders: Iterable[Path], rehearsal: bool | None, refusals: list[str] | None = None) -> EarlierRecords:
+    """Return the records in these folders. Those that cannot be entered are added to `refusals`."""
     earlier = EarlierRecords()
-    summed, records = _in(places, closed)  # each newest first
-    many = len(summed) > MOST_SUMMARIES
-    some = [*summed[: MOST_SUMMARIES - OLDEST], *summed[-OLDEST:]] if many else summed
-    some = [*some, *records[:MOST_RECORDS]]
-    for path in some:
+    files, records = _in(folders, refusals)  # each newest first
+    selection = [*files[: MOST_SUMMARIES - OLDEST], *files[-OLDEST:]] if len(files) > MOST_SUMMARIES else files
+    selection = [*selection, *records[:MOST_RECORDS]]
+    for path in selection:
         _keep(earlier, path, rehearsal)
-    earlier.not_read = len(summed) + len(records) - len(some)
-    earlier.found.sort(key=attrgetter("started"), reverse=True)
+    earlier.not_read = len(files) + len(records) - len(selection)
+    earlier.summaries.sort(key=attrgetter("started"), reverse=True)
     return earlier
 
 
-def _folders(parent: Path, closed: list[str] | None = None) -> list[Path]:
-    """Return the folders in a folder; none if it cannot be read, which is added to `closed` then."""
+def _folders(parent: Path, refusals: list[str] | None = None) -> list[Path]:
+    """Return the folders in a folder; none if it cannot be read, which is added to `refusals` then."""
     try:
         with os.scandir(parent) as entries:
             return [Path(entry.path) for entry in entries if _is_folder(entry)]
     except OSError as error:
-        _tell(error, closed)
+        _tell(error, refusals)
         return []
 
 
-def _tell(error: OSError, closed: list[str] | None) -> None:
-    """Add a folder that cannot be entered to `closed`."""
-    if closed is not None and not isinstance(error, FileNotFoundError):
-        closed.append(paths.refused(error))
+def _tell(error: OSError, refusals: list[str] | None) -> None:
+    """Add a folder that cannot be entered to `refusals`."""
+    if refusals is not None and not isinstance(error, FileNotFoundError):
+        refusals.append(paths.refused(error))
 
 
-def _in(places: Iterable[Path], closed: list[str] | None = None) -> tuple[list[Path], list[Path]]:
+def _in(folders: Iterable[Path], refusals: list[str] | None = None) -> tuple[list[Path], list[Path]]:
     """Return the summaries in these folders, and the records that have none; each newest first.
 
-    Folders that cannot be entered are added to `closed`.
+    Folders that cannot be entered are added to `refusals`.
     """
     summed: list[tuple[float, Path]] = []
     records: list[tuple[float, Path]] = []
-    for place in places:
-        for name, found in zip(FILES, (summed, records), strict=True):
+    for folder in folders:
+        for name, entries in zip(FILES, (summed, records), strict=True):
             try:
-                changed = (place / name).lstat().st_mtime
+                mtime = (folder / name).lstat().st_mtime
             except FileNotFoundError:
                 continue
             except OSError as error:
-                _tell(error, closed)
+                _tell(error, refusals)
             else:
-                found.append((changed, place / name))
+                entries.append((mtime, folder / name))
             break
     return [path for _, path in sorted(summed, reverse=True)], [path for _, path in sorted(records, reverse=True)]
 
@@ -178,32 +173,32 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 def _keep(earlier: EarlierRecords, file: Path, rehearsal: bool | None) -> None:
     """Add a record by its summary, or by the record itself in place of one."""
     try:
-        found = folder_summary.of_file(file, rehearsal)
+        summary = folder_summary.of_file(file, rehearsal)
     except record.OtherKind:
         return
-    except BadFile as bad:
+    except BadFile as bad:  # whatever lies beside a record must not stop a run
         earlier.ignored.append(bad.args[0])
     else:
-        if not found.judged_again:  # that is no measurement of hardware
-            earlier.found.append(found)
+        if not summary.judged_again:  # that is no measurement of hardware
+            earlier.summaries.append(summary)
 
 
 def under(path: Path, *, rehearsal: bool | None = None) -> EarlierRecords:
     """Return the record at a path, or all that `inside` finds. Raises BadFile if there is none, or a damaged one."""
     if untrusted.exists(path) and path.is_dir() and not untrusted.exists(path / record.FILE):
         records = inside(path, rehearsal=rehearsal)
-        if not records.found:
-            why = f": {records.ignored[0]}" if records.ignored else ""
-            raise BadFile(f"{path}: holds no record of a run{why}; name a record.json or a folder with one")
+        if not records.summaries:
+            detail = f": {records.ignored[0]}" if records.ignored else ""
+            raise BadFile(f"{path}: holds no record of a run{detail}; name a record.json or a folder with one")
         return records
     return EarlierRecords([summaries.summary(record.read(record.find(path), rehearsal=rehearsal))])
 
 
-def named(asked: str, *, rehearsal: bool) -> list[Summary]:
+def named(value: str, *, rehearsal: bool) -> list[Summary]:
     """Return the runs that --accel-baseline names. Raises Refused for a wrong or damaged record, or where none is."""
     try:
         with refusing("--accel-baseline"):
-            return [] if asked in (AUTO, NONE) else under(Path(asked), rehearsal=rehearsal).found
+            return [] if value in (AUTO, NONE) else under(Path(value), rehearsal=rehearsal).summaries
     except OSError as error:  # of a path that no file system takes
         raise Refused(f"--accel-baseline: {paths.refused(error)}") from None
 
@@ -211,22 +206,22 @@ def named(asked: str, *, rehearsal: bool) -> list[Summary]:
 def rejected_before(entries: Sequence[EarlierRecord], names: Mapping[str, str]) -> list[str]:
     """Return each device that one of the records rejects with the day of the last one: "gpu3 on 2026-11-20".
 
-    `names` are the display names by subject, and give the order.
+    `names` are the display names by subject, and set the order.
     """
-    last: dict[str, str] = {}
+    days: dict[str, str] = {}
     for entry in entries:
         for subject in entry.get("rejected", ()):
-            last[subject] = max(last.get(subject, ""), (entry["started"] or "")[:10])
-    return [f"{name} on {last[subject]}".removesuffix(" on ") for subject, name in names.items() if subject in last]
+            days[subject] = max(days.get(subject, ""), (entry["started"] or "")[:10])
+    return [f"{name} on {days[subject]}".removesuffix(" on ") for subject, name in names.items() if subject in days]
 
 
-def _entry(each: Summary, shared: AbstractSet[str]) -> EarlierRecord:
-    """Return the entry for a record of which the devices `shared` are in this run."""
+def _entry(summary: Summary, uuids: AbstractSet[str]) -> EarlierRecord:
+    """Return the entry for a record; `uuids` are those of its devices that are in this run."""
     return {
-        "record": str(each.path),
-        "started": each.started or None,
-        "state": each.state or None,
-        "line": each.line or None,
-        "devices": sorted(shared),
-        "rejected": [uuid for uuid in each.marked if uuid in shared or uuid == NODE],
+        "record": str(summary.path),
+        "started": summary.started or None,
+        "state": summary.state or None,
+        "line": summary.line or None,
+        "devices": sorted(uuids),
+        "rejected": [uuid for uuid in summary.marked if uuid in uuids or uuid == NODE],
     }

@@ -26,11 +26,11 @@ class IdleCheck:
 
 def check_idle(pool: WorkerPool, devices: Sequence[Device]) -> IdleCheck:
     """Look for other processes that use the devices, and wait until idle devices have cooled down."""
-    unknown = {device.uuid: "it is not known whether it was idle" for device in devices}
+    reasons = {device.uuid: "it is not known whether it was idle" for device in devices}
     busy = pool.sensor.not_idle()
     names = Names.of(devices)
-    check = IdleCheck(unknown if busy is None else busy)
-    check.notes = [f"{names[uuid]}, before the run: {why}" for uuid, why in check.disturbed.items()]
+    check = IdleCheck(reasons if busy is None else busy)
+    check.notes = [f"{names[uuid]}, before the run: {reason}" for uuid, reason in check.disturbed.items()]
     for device in devices:
         if device.uuid in check.disturbed and not registry.vendor(device.driver).accelerator:
             check.excused[device.uuid] = check.disturbed.pop(device.uuid)
@@ -45,15 +45,15 @@ def settle(pool: WorkerPool) -> list[str]:
 
     Returns the UUIDs of the devices that are still cooling down then.
     """
-    began, step = time.monotonic(), pool.processes.settle_step
+    start, step = time.monotonic(), pool.processes.settle_step
     before, hot = _temperatures(pool), list[str]()
-    while before and not pool.deadline.over and (spent := time.monotonic() - began) < preconditions.SETTLE_SECONDS:
+    while before and not pool.deadline.over and (elapsed := time.monotonic() - start) < preconditions.SETTLE_SECONDS:
         time.sleep(step)
         now = _temperatures(pool)
         hot = preconditions.cooling(before, now, step)
         if not hot:
             break
-        pool.progress.timed("letting the devices cool down", spent, preconditions.SETTLE_SECONDS)
+        pool.progress.timed("letting the devices cool down", elapsed, preconditions.SETTLE_SECONDS)
         before = now
     pool.progress.done()
     return hot

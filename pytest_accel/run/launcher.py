@@ -12,14 +12,14 @@ SLURM, TORCHRUN, MPI, KUBERNETES = "slurm", "torchrun", "mpi", "kubernetes"
 
 
 def launch_of(environment: Mapping[str, str]) -> Launch | None:
-    """Return what the launcher says, None without one. The launcher that started this process itself counts.
+    """Return the launcher, node, rank and job of this process, None without a launcher. The innermost launcher counts.
 
     Where it is torchrun or MPI within a job of Slurm, the job is that of Slurm. A variable whose value makes no sense
     counts as not set.
     """
     node, job = node_name(environment), printable(environment.get("SLURM_JOB_ID", "").strip(), 100)
-    whole = {name: text for name, text in environment.items() if text.isascii() and text.isdigit() and len(text) < 10}
-    number = {name: int(text) for name, text in whole.items()}
+    numeric = {name: text for name, text in environment.items() if text.isascii() and text.isdigit() and len(text) < 10}
+    number = {name: int(text) for name, text in numeric.items()}
 
     def local(name: str) -> tuple[int, str]:
         """Return the number of the task among those of the node, and the variable that states it."""
@@ -27,9 +27,10 @@ def launch_of(environment: Mapping[str, str]) -> Launch | None:
 
     def share(tasks: str, of_node: str) -> int | None:
         """Return the number of nodes, from those of all tasks and of the tasks of this node; None if one is unknown."""
-        every, here = number.get(tasks), number.get(of_node)
-        return -(-every // here) if every and here else None
+        total, per_node = number.get(tasks), number.get(of_node)
+        return -(-total // per_node) if total and per_node else None
 
+    # torchrun and MPI before Slurm, within whose job they may run
     if {"RANK", "WORLD_SIZE", "LOCAL_RANK"} <= number.keys():
         nodes = number.get("GROUP_WORLD_SIZE") or share("WORLD_SIZE", "LOCAL_WORLD_SIZE")
         return Launch(TORCHRUN, node, number["RANK"], *local("LOCAL_RANK"), nodes, job)

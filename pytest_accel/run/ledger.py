@@ -1,4 +1,4 @@
-"""What a run has found so far: its measurements and verdicts, and the record on disk that holds them."""
+"""The measurements and verdicts of a run so far, and the record on disk that holds them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from pytest_accel.run.setup import Asked, Found
 class Ledger:
     """Keeps the measurements and verdicts of a run, and writes its record."""
 
-    def __init__(self, asked: Asked, found: Found, pool: WorkerPool, folder: RecordFolder) -> None:
+    def __init__(self, inputs: Asked, target: Found, pool: WorkerPool, folder: RecordFolder) -> None:
         self.folder = folder
         self.record = Run(info={})
-        self.baseline = baseline.Baseline(History((), (), dict), asked.options.baseline)
-        self._asked, self._found, self._pool = asked, found, pool
+        self.baseline = baseline.Baseline(History((), (), dict), inputs.options.baseline)
+        self._inputs, self._target, self._pool = inputs, target, pool
         self._newest: dict[tuple[str, str], Measurement] = {}
         """The newest measurement in the record, by metric and subject."""
         self._verdicts: dict[tuple[str, str, str], Verdict] = {}
@@ -60,22 +60,22 @@ class Ledger:
         self.save()
         if self.folder.problem:
             raise Refused(f"--accel-output: cannot write to {folder}: {self.folder.problem}")
-        chosen = self._asked.options.output
-        if chosen and folder != chosen.absolute() and not self._asked.options.shared:
-            self.record.notes.append(f"{chosen} holds the record of another host; this one is in {folder}")
+        output = self._inputs.options.output
+        if output and folder != output.absolute() and not self._inputs.options.shared:
+            self.record.notes.append(f"{output} holds the record of another host; this one is in {folder}")
 
     def _enter_start(self, folder: Path) -> None:
         """Enter command, host, environment and time limit of the run."""
-        options, node = self._asked.options, self._asked.node
-        cleared, kept = environment.found(os.environ)
+        options, node = self._inputs.options, self._inputs.node
+        cleared, kept = environment.user_settings(os.environ)
         self.record.info = {
             "started": clock.iso(clock.now()),
             "epochs": (clock.epoch(), clock.epoch()),
             "host": node_name(),
             "boot": clock.boot_id(),
             "command": list(options.command),
-            "level": self._found.terms.level,
-            "platform": self._found.terms.platform.name,
+            "level": self._target.terms.level,
+            "platform": self._target.terms.platform.name,
             "user": _user(),
             "output": str(folder),
             "environment": {"cleared": cleared, "kept": kept},
@@ -90,17 +90,17 @@ class Ledger:
         if options.time_limit is not None:
             self.record.info["time_limit"] = options.time_limit
         if node:
-            self.record.info["simulated"] = simulation.for_record(node, self._asked.elapsed)
+            self.record.info["simulated"] = simulation.for_record(node, self._inputs.elapsed)
 
     def enter_subjects(self) -> None:
         """Enter the SKU, the devices and the software."""
-        sku, devices = self._found.terms.sku, self._found.terms.devices
+        sku, devices = self._target.terms.sku, self._target.terms.devices
         if sku:
-            self.record.sku = record.sku_entry(sku, self._asked.options.sku)
-        if boards := self._asked.boards:
+            self.record.sku = record.sku_entry(sku, self._inputs.options.sku)
+        if boards := self._inputs.boards:
             self.record.packing_list = record.packing_entry(boards)
             self.record.notes.append(f"packing list {boards.file}, {len(boards.rows)} boards, sha256 {boards.sha256}")
-        self.record.notes += self._found.notes
+        self.record.notes += self._target.notes
         self.record.devices = list(devices)
         self.record.software = {
             "pytest_accel": pytest_accel.__version__,
@@ -111,32 +111,33 @@ class Ledger:
 
     def _enter_earlier(self, folder: Path) -> None:
         """Enter the earlier records that hold one of the devices."""
-        launch, rehearsal = self._asked.options.launch, self._asked.node is not None
+        launch, rehearsal = self._inputs.options.launch, self._inputs.node is not None
         earlier = earlier_records.read(folder, launch, rehearsal=rehearsal)
-        self.record.earlier_attempts = earlier.of(device.uuid for device in self._found.devices)
+        self.record.earlier_attempts = earlier.of(device.uuid for device in self._target.devices)
         self.record.notes += earlier.notes()
-        self.baseline, notes = baseline.find(self._asked, self._found, earlier, self._terms)
+        # the terms as a function, since the software in them is known only once the workers report it
+        self.baseline, notes = baseline.find(self._inputs, self._target, earlier, self._terms)
         self.record.baseline = self.baseline.entry
         self.record.notes += notes
 
     def _terms(self) -> dict[str, str]:
         """Return the level, platform and software of this run, as far as they are known."""
         software = {**self.record.software, **self._pool.software}
-        return terms_of(self._found.terms.level, self._found.terms.platform.name, software)
+        return terms_of(self._target.terms.level, self._target.terms.platform.name, software)
 
     # -- measurements and verdicts
 
     @property
     def names(self) -> Names:
         """Display name by subject (the UUID of a device, or NODE)."""
-        return Names({**record.names_of(self.record), **self._found.names})
+        return Names({**record.names_of(self.record), **self._target.names})
 
     def add(self, measurements: Iterable[Measurement]) -> None:
         """Add measurements to the record."""
-        for each in measurements:
-            each = replace(each, simulated=self._asked.node is not None)  # noqa: PLW2901
-            self.record.measurements.append(each)
-            self._newest[each.metric, each.subject] = each
+        for measurement in measurements:
+            measurement = replace(measurement, simulated=self._inputs.node is not None)  # noqa: PLW2901
+            self.record.measurements.append(measurement)
+            self._newest[measurement.metric, measurement.subject] = measurement
 
     def newest(self, metric: str, subject: str) -> Measurement | None:
         """Return the newest measurement of a metric of a subject, None if there is none."""
@@ -144,7 +145,7 @@ class Ledger:
 
     def attempts(self, metric: str, subject: str) -> list[Measurement]:
         """Return all measurements of a metric of a subject, oldest first."""
-        return [each for each in self.record.measurements if (each.metric, each.subject) == (metric, subject)]
+        return [entry for entry in self.record.measurements if (entry.metric, entry.subject) == (metric, subject)]
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -157,8 +158,8 @@ class Ledger:
 
     def keep(self, verdict: Verdict) -> Verdict:
         """Apply the waivers to a verdict, keep the worst one that was given on its limit, and return the new one."""
-        serials = [each.serial for each in self._found.devices if each.uuid == verdict.subject and each.serial]
-        verdict = self._asked.waivers.apply(verdict, serials)
+        serials = [device.serial for device in self._target.devices if device.uuid == verdict.subject and device.serial]
+        verdict = self._inputs.waivers.apply(verdict, serials)
         self._verdicts[verdict.key] = worst(self._verdicts.get(verdict.key), verdict)
         self.record.verdicts = self.verdicts
         return verdict
@@ -173,11 +174,11 @@ class Ledger:
         """
         if self.folder.path is None or (soon and not self.folder.is_due()):
             return
-        self.record.software.update(self._pool.software)
+        self.record.software.update(self._pool.software)  # workers report theirs after the record has begun
         self.record.info["counted"] = self._pool.sensor.counters.counted
         if host := self._pool.sensor.host_now:
             self.record.info["host_counted"] = host
-        self.record.waivers = self._asked.waivers.summary(self.verdicts)
+        self.record.waivers = self._inputs.waivers.summary(self.verdicts)
         self.record.notes += [note for note in self._pool.sensor.notes if note not in self.record.notes]
         self.folder.save(self.record, self._give_up_telemetry)
 
@@ -193,50 +194,48 @@ class Ledger:
         if self.folder.path and not telemetry.given_up:
             side = telemetry_file.pack(self.folder.path / record.TELEMETRY)
             self.record.telemetry = {"file": side.name, "sha256": untrusted.sha256(side)}
-        if sku := self._found.terms.sku:
-            measured = {each.metric for each in self.record.measurements}
-            self.record.sku = record.sku_entry(sku, self._asked.options.sku, measured)
-        self.record.notes += self._asked.waivers.notes(self.verdicts)
+        if sku := self._target.terms.sku:
+            metrics = {measurement.metric for measurement in self.record.measurements}
+            self.record.sku = record.sku_entry(sku, self._inputs.options.sku, metrics)
+        self.record.notes += self._inputs.waivers.notes(self.verdicts)
         epoch = clock.epoch_now()  # one reading for both, so that they agree
         self.record.info["ended"] = clock.iso(epoch + time.monotonic())
         self.record.info["epochs"] = (clock.epoch(), epoch)
         self.record.info = {**self.record.info, **self._pool.spent()}
-        if how := series.clock_set(self.record):
-            self.record.notes.append(f"{how} while the run went on: its hours do not count in a series")
+        if note := series.clock_set(self.record):
+            self.record.notes.append(f"{note} while the run went on: its hours do not count in a series")
         self.record.state = "interrupted" if interrupted else "finished"
 
-    def close(self, around: Circumstances) -> Closing:
+    def close(self, circumstances: Circumstances) -> Closing:
         """Write the closing line into the record and return it; it is another one if the record cannot be written."""
-        closing = self._conclude(around)
+        closing = self._conclude(circumstances)
         problem = self.folder.lost or self._pool.sensor.telemetry.problem  # also what the attempt to write has shown
-        if problem and problem != around.record_problem:
-            closing = self._conclude(replace(around, record_problem=problem))
+        if problem and problem != circumstances.record_problem:
+            closing = self._conclude(replace(circumstances, record_problem=problem))
         return closing
 
-    def _conclude(self, around: Circumstances) -> Closing:
+    def _conclude(self, circumstances: Circumstances) -> Closing:
         """Put the closing line under these circumstances into the record, and write it."""
-        closing = replace(close(self.verdicts, around), sensitivity=of_run(self.record, self._found.terms.spread_of))
-        self.record.circumstances, self.record.closing = around, closing
+        sensitivity = of_run(self.record, self._target.terms.spread_of)
+        closing = replace(close(self.verdicts, circumstances), sensitivity=sensitivity)
+        self.record.circumstances, self.record.closing = circumstances, closing
         self.record.findings = record.finding_entries(self.record)
         self.save()
         return self.believed()
 
     def believed(self) -> Closing:
-        """Return the result: NOT JUDGED, in the record as well, if it does not follow from what was measured."""
-        ours = self.record
-        ours.objections = ours.objections or anew.objections(ours, kept_in(ours.baseline))
-        if ours.objections:
-            ours.closing = anew.not_believed(ours)
+        """Return the result: NOT JUDGED, in the record too, if it does not follow from what was measured."""
+        run = self.record
+        run.objections = run.objections or anew.objections(run, kept_in(run.baseline))
+        if run.objections:
+            run.closing = anew.not_believed(run)
             self.save()
-        return ours.closing
+        return run.closing
 
 
 def _user() -> str:
     """Return the name of the user who runs pytest, its number if it has no name."""
-    named = os.environ.get("USER") or os.environ.get("LOGNAME")
-    if named:
-        return named
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
+        return os.environ.get("USER") or os.environ.get("LOGNAME") or pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a number without an entry in the password file
         return str(os.getuid())

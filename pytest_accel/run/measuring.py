@@ -1,7 +1,4 @@
-"""Measures the devices of a run by probes: once all together, and again where something falls short.
-
-Every measurement gets the evidence that the sensor read meanwhile, and goes into the ledger before it is judged.
-"""
+"""Measures the devices of a run by probes: once all together, and again where something falls short."""
 
 from __future__ import annotations
 
@@ -53,29 +50,29 @@ ToJudge = tuple[str, "Limit | None"]
 class Measuring:
     """Measures on the devices of a run, through its worker pool, and keeps the attempts at every request."""
 
-    def __init__(self, asked: Asked, found: Found, pool: WorkerPool, ledger: Ledger, fabric: FabricRun) -> None:
-        self._asked, self._found, self._pool, self._deadline = asked, found, pool, pool.deadline
+    def __init__(self, inputs: Asked, target: Found, pool: WorkerPool, ledger: Ledger, fabric: FabricRun) -> None:
+        self._inputs, self._target, self._pool, self._deadline = inputs, target, pool, pool.deadline
         self._ledger, self._fabric = ledger, fabric
-        self._devices, self._terms, self._repeats = found.devices, found.terms, Repeats(found.terms.level)
-        self.vendor_programs = VendorPrograms(asked, found, pool, ledger.folder)
+        self._devices, self._terms, self._repeats = target.devices, target.terms, Repeats(target.terms.level)
+        self.vendor_programs = VendorPrograms(inputs, target, pool, ledger.folder)
         self._idle_check: IdleCheck | None = None
         self._attempts: dict[tuple[str, str], RequestAttempts] = {}
-        """Those at every probe, by the key of its request."""
+        """The attempts at every probe, by the key of its request."""
         self._facts: dict[str, RequestAttempts] = {}
         """The readings of every fact that a test asked for, by its metric."""
         self._left_out: dict[str, dict[str, str]] = {}
-        """Why devices are left out of a probe, by its place."""
+        """The reasons why devices are left out of a probe, by device, by the place of the probe."""
         self._stood_still: str | None = None
         """A sentence if the whole run stood still during the last probe."""
         self.of_host: Collection[str] = HOST_FACTS
         """The names of the facts of the host that are read."""
 
-    def budget(self, declared: Declaration, metric: str) -> float:
+    def budget(self, probe: Declaration, metric: str) -> float:
         """Return the seconds that a probe may take for a metric at the level of the run; 0 if it has no time for it."""
-        return budgets.budget(declared, metric, self._terms.level, self._terms.sku)
+        return budgets.budget(probe, metric, self._terms.level, self._terms.sku)
 
     def _turns(self, request: Request) -> int:
-        """Return how many devices take turns at a probe; 1 if they are measured together."""
+        """Return the number of devices that take turns at a probe; 1 if they are measured together."""
         return len(self._devices) if request.runs == "in_turn" else 1
 
     def expected(self, request: Request) -> float:
@@ -94,9 +91,9 @@ class Measuring:
 
     def note_host(self) -> None:
         """Enter the facts of the host that have no limit into the record: no test asks for them."""
-        limited, now = self._terms.limits, clock.now()
-        present = {f"host.{name}": answer for name, answer in self._host_facts.items() if "absent" not in answer}
-        self._ledger.add(host_fact(metric, present[metric], now) for metric in present if metric not in limited)
+        limits, now = self._terms.limits, clock.now()
+        answers = {f"host.{name}": answer for name, answer in self._host_facts.items() if "absent" not in answer}
+        self._ledger.add(host_fact(metric, answers[metric], now) for metric in answers if metric not in limits)
 
     def reached(self, request: Request) -> bool:
         """Return True if the request was measured already."""
@@ -107,41 +104,42 @@ class Measuring:
 
         If the level has no time for the probe, that is UNMEASURED where a limit is `binding`, else NOT APPLICABLE.
         """
-        terms, declared, metric = self._terms, request.declaration, request.metric
-        if terms.sku and (why := why_not_applicable(terms.sku, metric, terms.platform)):
-            return Verdict(metric, subject, Status.NOT_APPLICABLE, (Note("not_applicable", why),))
-        if declared.fact:
+        terms, probe, metric = self._terms, request.declaration, request.metric
+        if terms.sku and (cause := why_not_applicable(terms.sku, metric, terms.platform)):
+            return Verdict(metric, subject, Status.NOT_APPLICABLE, (Note("not_applicable", cause),))
+        if probe.fact:
             return None
         status = Status.UNMEASURED
         reason: Reason | None = None
-        if wrong := self._wrong_products.get(subject):
-            reason = Note("other_product", wrong)
-        elif not self.budget(declared, metric):
+        if cause := self._wrong_products.get(subject):
+            reason = Note("other_product", cause)
+        elif not self.budget(probe, metric):
             status = Status.UNMEASURED if binding else Status.NOT_APPLICABLE
-            enough = [each for each in LEVELS if budgets.budget(declared, metric, each, terms.sku)]
-            reason = NoBudget(terms.level, enough[0] if enough else "")
-        elif stopped := self._barred(declared).get(subject):
-            reason = Note("left_out", stopped)
+            levels = [level for level in LEVELS if budgets.budget(probe, metric, level, terms.sku)]
+            reason = NoBudget(terms.level, levels[0] if levels else "")
+        elif cause := self._barred(probe).get(subject):
+            reason = Note("left_out", cause)
         elif not self.reached(request) and self._deadline.over:
             reason = Note("out_of_time", self._deadline.unreached)
         return Verdict(metric, subject, status, (reason,)) if reason else None
 
     @cached_property
     def _wrong_products(self) -> dict[str, str]:
-        """Why a device is not the named SKU, by UUID, and of any of them under NODE."""
+        """The reason why a device is not the named SKU, by UUID; under NODE that of any device."""
         sku, subjects = self._terms.sku, [NODE, *(device.uuid for device in self._devices)]
-        return {one: why for one in subjects if (why := preconditions.wrong_product(one, sku, self._devices))}
+        return {name: text for name in subjects if (text := preconditions.wrong_product(name, sku, self._devices))}
 
-    def _barred(self, declared: Declaration) -> dict[str, str]:
-        """Return why devices are left out of a probe, by UUID and NODE: the wrong product, or a state that spoils it.
+    def _barred(self, probe: Declaration) -> dict[str, str]:
+        """Return the reasons why devices are left out of a probe, by UUID and NODE.
 
-        It is asked once for a probe: the facts that decide it are those of the discovery.
+        That is the wrong product, or a state that spoils the probe. It is asked once for a probe: the facts that
+        decide it are those of the discovery.
         """
-        if declared.place not in self._left_out:
+        if probe.place not in self._left_out:
             platform, subjects = self._terms.platform, [NODE, *(device.uuid for device in self._devices)]
-            stopped = ((one, preconditions.stopped(declared, one, self._devices, platform)) for one in subjects)
-            self._left_out[declared.place] = {one: why for one, why in stopped if why} | self._wrong_products
-        return self._left_out[declared.place]
+            causes = {name: preconditions.stopped(probe, name, self._devices, platform) for name in subjects}
+            self._left_out[probe.place] = {name: text for name, text in causes.items() if text} | self._wrong_products
+        return self._left_out[probe.place]
 
     def attempts(self, request: Request) -> RequestAttempts:
         """Return the attempts at a request; measures if no earlier test asked for the same, and reads a fact anew."""
@@ -196,26 +194,26 @@ class Measuring:
             return withheld([sensor.counted(metric, device) for device in self._devices], self._devices)
         if metric.startswith("host_counters."):
             return [sensor.host_counted(metric)]
-        if self._asked.boards and metric in delivery.METRICS:
+        if self._inputs.boards and metric in delivery.METRICS:
             devices, host = self._terms.devices, self._ledger.record.info["host"]
-            return delivery.measured(metric, self._asked.boards, devices, host, clock.now())
+            return delivery.measured(metric, self._inputs.boards, devices, host, clock.now())
         name = metric.removeprefix("host.")
         if name != metric:
             limit = self._terms.limits.get(metric)
             return [host_fact(metric, self._host_facts[name], clock.now(), limit)]
-        return facts(metric, self._found.discovery, self._terms.sku, clock.now())
+        return facts(metric, self._target.discovery, self._terms.sku, clock.now())
 
     def _enter(self) -> None:
         """Pass the idle gate, once in a run or in a series of them: before the first worker opens a device."""
         if self._idle_check is None:
-            before = self._asked.before  # which left the devices as idle as it found them
-            follows = before and series.directly(before, clock.boot_id(), time.monotonic())
+            previous = self._inputs.before  # which left the devices as idle as it found them
+            follows = previous and series.directly(previous, clock.boot_id(), time.monotonic())
             self._idle_check = IdleCheck() if follows else check_idle(self._pool, self._devices)
             self._ledger.record.notes += self._idle_check.notes
 
     # -- again
 
-    def _short(self, attempts: RequestAttempts, to_judge: Sequence[ToJudge]) -> list[Verdict]:
+    def _shortfalls(self, attempts: RequestAttempts, to_judge: Sequence[ToJudge]) -> list[Verdict]:
         """Return the verdicts of all subjects that another measurement could overturn or confirm, so far."""
         return [verdict for metric, limit in to_judge for verdict in attempts.short(metric, limit)]
 
@@ -225,30 +223,30 @@ class Measuring:
         The repetition decides; the measurement of a device alone only helps to find the cause. Both take place only
         while there is time for repeats (`judging/verdicts/repeats.py`).
         """
-        declared, short = request.declaration, self._short(attempts, to_judge)
-        if declared.fact or declared.runs in ("nodes", "program") or not short:  # a fabric run repeats by itself
+        probe, shortfalls = request.declaration, self._shortfalls(attempts, to_judge)
+        if probe.fact or probe.runs in ("nodes", "program") or not shortfalls:  # a fabric run repeats by itself
             return
-        floors = [each.floor for each in short if each.floor is not None]
+        floors = [verdict.floor for verdict in shortfalls if verdict.floor is not None]
         pairs = peer_matrix.accused(attempts.rows, max(floors, default=0.0))
-        first = self.expected(request)
-        wanted = peer_matrix.seconds_again(pairs, first) if pairs else first
-        seconds = self._repeats.together(declared, wanted, repeats.least(declared, first))
+        budget = self.expected(request)
+        needed = peer_matrix.seconds_again(pairs, budget) if pairs else budget
+        seconds = self._repeats.together(probe, needed, repeats.least(probe, budget))
         if not seconds or self._deadline.left < seconds + STARTING_SECONDS:
-            self._leave(attempts, self._deadline.unreached if seconds else self._repeats.spent(declared))
+            self._leave(attempts, self._deadline.unreached if seconds else self._repeats.spent(probe))
             return
         self._again(attempts, request, seconds=seconds / self._turns(request), pairs=pairs)
         if self._deadline.over:
             self._leave(attempts, self._deadline.stopped)
             return
-        subjects = {each.subject for each in self._short(attempts, to_judge)}
+        subjects = {verdict.subject for verdict in self._shortfalls(attempts, to_judge)}
         attempts.end_rounds()
-        if declared.runs == "together" and len(self._devices) > 1:
-            measured = len(self._devices_for(request))
-            self._alone(attempts, request, self._repeats.single_out(declared, subjects, measured))
+        if probe.runs == "together" and len(self._devices) > 1:
+            count = len(self._devices_for(request))
+            self._alone(attempts, request, self._repeats.single_out(probe, subjects, count))
 
-    def _leave(self, attempts: RequestAttempts, why: str) -> None:
+    def _leave(self, attempts: RequestAttempts, reason: str) -> None:
         """Note that there is no time to measure again."""
-        attempts.end_rounds(why)
+        attempts.end_rounds(reason)
         self._ledger.record.not_repeated.update(attempts.not_repeated)
         self.save(attempts)
 
@@ -256,6 +254,7 @@ class Measuring:
         """Measure each of the devices (UUIDs) on its own, as far as there is time."""
         enough = repeats.least(request.declaration, self.budget(request.declaration, request.metric))
         for device in self._devices:
+            # asked for each device anew, since every repeat takes from the time that is left
             if device.uuid in subjects and (seconds := self._repeats.alone(enough)):
                 self._again(attempts, request, seconds=seconds, alone=device)
 
@@ -272,11 +271,11 @@ class Measuring:
         On a simulated node that is what the devices worked by their own clock, which runs faster. What it takes beyond
         `seconds`, to start or because a device hung, is not taken from another repeat.
         """
-        began, worked = clock.now(), self._pool.device_seconds
+        start, device_seconds = clock.now(), self._pool.device_seconds
         self._measure(attempts, request, alone=alone, seconds=seconds, pairs=pairs)
-        took = max(clock.now() - began, self._pool.device_seconds - worked)
+        used = max(clock.now() - start, self._pool.device_seconds - device_seconds)
         granted = seconds * self._turns(request)
-        self._repeats.spend(request.declaration, min(took, granted), alone=alone is not None)
+        self._repeats.spend(request.declaration, min(used, granted), alone=alone is not None)
 
     # -- one probe
 
@@ -304,35 +303,35 @@ class Measuring:
         outcomes: list[Outcome] = []
 
         def keep(outcome: Outcome) -> None:
-            """Keep what a worker found, but what another probe measures at this level."""
-            outcome.results = [each for each in outcome.results if self._own(request, each["metric"])]
+            """Keep the results of a worker, without those that another probe measures at this level."""
+            outcome.results = [result for result in outcome.results if self._belongs(request, result["metric"])]
             outcomes.append(outcome)
 
         try:
             self._pool.measure(call, [alone] if alone else self._devices_for(request), keep)
-        finally:
-            lost = {device.uuid: device.name for device in self._devices if sensor.counters.lost(device.uuid)}
-            call = replace(call, ended=clock.now(), lost=lost)
+        finally:  # what was measured before an interrupt goes into the record as well
+            lost_devices = {device.uuid: device.name for device in self._devices if sensor.counters.lost(device.uuid)}
+            call = replace(call, ended=clock.now(), lost=lost_devices)
             self._stood_still = self._pool.stood_still_since(call.started)
             with self._pool.timeline.on("checks"):
                 self._gather(attempts, outcomes, call)
-                self.save(attempts)
+                self.save(attempts)  # before anything is judged, so that a crash later loses no measurement
 
     def _diagnose(self, attempts: RequestAttempts, request: Request) -> None:
         """Add what the vendor's diagnostic says of each device."""
-        began, devices = clock.now(), self._devices_for(request)
+        start, devices = clock.now(), self._devices_for(request)
         level = request.conditions["level"] or DIAGNOSTIC_LEVELS[self._terms.level]
         report: Report | str
         try:
             report = self.vendor_programs.diagnosed(level, devices, self.expected(request))
-        except NoReport as why:
-            report = str(why)
+        except NoReport as error:
+            report = str(error)
         for measurement in diagnostics.measured(report, devices, level):
-            attempts.add(replace(measurement, metric=request.metric, started=began, ended=clock.now()))
+            attempts.add(replace(measurement, metric=request.metric, started=start, ended=clock.now()))
         self.save(attempts)
 
-    def _own(self, request: Request, metric: str) -> bool:
-        """Return whether a metric that a probe found is its own, or is measured within it at the level of the run."""
+    def _belongs(self, request: Request, metric: str) -> bool:
+        """Return True if a metric that a probe yields is its own, or is measured within it at the level of the run."""
         finder = finder_of(metric)
         if finder in (None, request.declaration):
             return True
@@ -341,40 +340,41 @@ class Measuring:
     def _gather(self, attempts: RequestAttempts, outcomes: Sequence[Outcome], call: Request) -> None:
         """Make measurements of the workers' outcomes, and add them to the attempts."""
         if call.runs == "ranks":
-            disturbed = next((f"{each.name}: {why}" for each in self._devices if (why := self._foreign(each))), None)
-            load = next((why for device in self._devices if (why := self._load(device))), None)
+            texts = (f"{device.name}: {text}" for device in self._devices if (text := self._foreign(device)))
+            disturbance = next(texts, None)
+            load = next(filter(None, map(self._load, self._devices)), None)
             for measurement in results.per_node(outcomes, call, self._peak):
-                noted = replace(measurement, notes=(*measurement.notes, *from_outside(disturbed, load)))
+                noted = replace(measurement, notes=(*measurement.notes, *from_outside(disturbance, load)))
                 attempts.add(results.foreseen(noted, self._terms.sku))
         else:
-            measurements = [each for outcome in outcomes for each in results.per_device(outcome, call, self._peak)]
+            measurements = [entry for outcome in outcomes for entry in results.per_device(outcome, call, self._peak)]
             compared = withheld(results.compared(measurements), self._devices)
             self._add(attempts, self._fairly(attempts, compared, call))
 
-    def _fairly(self, attempts: RequestAttempts, found: list[Measurement], call: Request) -> list[Measurement]:
+    def _fairly(self, attempts: RequestAttempts, measurements: list[Measurement], call: Request) -> list[Measurement]:
         """Return the measurements; those of peer copies count only the pairs that each device is to blame for."""
         if call.runs != "peers":
-            return found
+            return measurements
         if call.pairs:
-            return peer_matrix.attributed_after_repeat(attempts.rows, found, self._found.names)
-        attempts.rows = found
-        return peer_matrix.attributed(found, self._found.names)
+            return peer_matrix.attributed_after_repeat(attempts.rows, measurements, self._target.names)
+        attempts.rows = measurements
+        return peer_matrix.attributed(measurements, self._target.names)
 
     def _peak(self, metric: str) -> tuple[float, str] | None:
         """Return the datasheet peak of a metric and its source, None where there is none."""
         return peak(self._terms.sku, metric, self._terms.platform) if self._terms.sku else None
 
-    def _add(self, attempts: RequestAttempts, found: list[Measurement]) -> None:
+    def _add(self, attempts: RequestAttempts, measurements: list[Measurement]) -> None:
         """Add each measurement with its evidence, and the metrics that the sensor's readings yield beside it.
 
         What cannot exist on the product is left out, also where another metric needs the same load.
         """
         devices, sku = {device.uuid: device for device in self._devices}, self._terms.sku
-        for each in found:
-            device = devices[each.subject]
-            readings = self._pool.sensor.telemetry.window(device.uuid, each.started, each.ended)
-            found_with_it = with_evidence(
-                each,
+        for measurement in measurements:
+            device = devices[measurement.subject]
+            readings = self._pool.sensor.telemetry.window(device.uuid, measurement.started, measurement.ended)
+            complete = with_evidence(
+                measurement,
                 device,
                 sku,
                 readings=readings,
@@ -382,9 +382,9 @@ class Measuring:
                 foreign=self._foreign(device),
                 load=self._load(device),
             )
-            for one in found_with_it:
-                if not (sku and why_not_applicable(sku, one.metric, self._terms.platform)):
-                    attempts.add(one)
+            for entry in complete:
+                if not (sku and why_not_applicable(sku, entry.metric, self._terms.platform)):
+                    attempts.add(entry)
 
     def _foreign(self, device: Device) -> str | None:
         """Return a sentence on what disturbed a device, before the run or during the last probe, or None."""
@@ -403,6 +403,6 @@ def of_siblings(attempts: RequestAttempts, request: Request, required: Mapping[s
 
     A repetition measures all of these metrics again, so it has to come before the first of them is judged.
     """
-    own = required if request.judged_by_sku else {}
+    limits = required if request.judged_by_sku else {}
     siblings = sorted({metric for metric, _ in attempts.measured} - {request.metric})
-    return [(metric, replace(own[metric], metric=metric) if metric in own else None) for metric in siblings]
+    return [(metric, replace(limits[metric], metric=metric) if metric in limits else None) for metric in siblings]

@@ -85,7 +85,7 @@ class Options:
     """The file to write as an HTML page; True for the one beside the record, False for none."""
     command: tuple[str, ...] = ()
     against: tuple[Against, ...] = ()
-    """What the options have against an acceptance, such as -k."""
+    """The objections to an acceptance that follow from the options, such as -k."""
     prefix: str = "--accel-"
     """The beginning of the options in messages: those of a command are shorter."""
     launch: Launch | None = None
@@ -97,13 +97,14 @@ class Options:
         return self.launch is not None and self.launch.shared and not self.follows
 
 
-def options_of(read: argparse.Namespace, **more: Any) -> Options:
-    """Return the options of a run from those that pytest has read, and `more` that follow from the configuration."""
-    given = {each.name: getattr(read, f"accel_{each.name}", None) for each in fields(Options)}
-    given["level"] = read.accel_level or (STANDARD if read.accel_hours is None else "long")
-    given["follows"] = None if read.accel_hours is None else os.environ.get(FOLLOWS)
-    given |= {"sku": read.accel_sku or "", **more}
-    return Options(**{name: value for name, value in given.items() if value is not None})
+def options_of(namespace: argparse.Namespace, **extra: Any) -> Options:
+    """Return the options of a run from those that pytest has read, and `extra` ones from the configuration."""
+    values = {field.name: getattr(namespace, f"accel_{field.name}", None) for field in fields(Options)}
+    values["level"] = namespace.accel_level or (STANDARD if namespace.accel_hours is None else "long")
+    # by a variable, since the command of each run of a series is that of the series
+    values["follows"] = None if namespace.accel_hours is None else os.environ.get(FOLLOWS)
+    values |= {"sku": namespace.accel_sku or "", **extra}
+    return Options(**{name: value for name, value in values.items() if value is not None})
 
 
 OPEN_FILES = 128
@@ -112,10 +113,10 @@ OPEN_FILES = 128
 
 def too_few_files() -> str | None:
     """Return a sentence if this process may not open enough files for a run, else None."""
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if allowed == resource.RLIM_INFINITY or allowed >= OPEN_FILES:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY or limit >= OPEN_FILES:
         return None
-    return f"ulimit -n is {allowed}: a run opens up to {OPEN_FILES} files; raise it (ulimit -n 1024)"
+    return f"ulimit -n is {limit}: a run opens up to {OPEN_FILES} files; raise it (ulimit -n 1024)"
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -289,14 +290,15 @@ INI = ("sku", "platform", "level", "expect", "time_limit")
 """The options that the ini file can set, so that it is the whole configuration of a node."""
 
 
-def ini_words(config: pytest.Config, given: Sequence[str]) -> list[str]:
+def ini_words(config: pytest.Config, arguments: Sequence[str]) -> list[str]:
     """Return the options of the ini file that the words of the command line do not give; files are relative to it."""
     words = []
     for name in INI:
         option, value = f"--accel-{name.replace('_', '-')}", str(config.getini(f"accel_{name}") or "")
         if value and config.inipath and (name == "expect" or value.endswith((".yaml", ".yml"))):
             value = str(config.inipath.parent / value)
-        words += [f"{option}={value}"] if value and not any(word.partition("=")[0] == option for word in given) else []
+        if value and not any(word.partition("=")[0] == option for word in arguments):
+            words.append(f"{option}={value}")
     return words
 
 
@@ -313,14 +315,14 @@ def shows_only(option: argparse.Namespace) -> bool:
 
 def shows_by_command(words: Iterable[object]) -> bool:
     """Return True if one of the words of a command line asks pytest to print something about itself."""
-    shown = ("--help", "--version", "--markers", "--fixtures", "--funcargs", "--cache-show")
-    return any(str(word).startswith(shown) or re.match(r"-[A-Za-z]*[hV]", str(word)) for word in words)
+    flags = ("--help", "--version", "--markers", "--fixtures", "--funcargs", "--cache-show")
+    return any(str(word).startswith(flags) or re.match(r"-[A-Za-z]*[hV]", str(word)) for word in words)
 
 
 def is_series(option: argparse.Namespace) -> bool:
     """Return True if the options ask for a series of runs, and this is none of these."""
-    asked = is_acceptance_run(option) and option.accel_hours is not None and FOLLOWS not in os.environ
-    return asked and not shows_only(option) and not plans_only(option)
+    requested = is_acceptance_run(option) and option.accel_hours is not None and FOLLOWS not in os.environ
+    return requested and not shows_only(option) and not plans_only(option)
 
 
 def plans_only(option: argparse.Namespace) -> bool:
@@ -329,7 +331,8 @@ def plans_only(option: argparse.Namespace) -> bool:
 
 
 def _any_set(option: argparse.Namespace, names: Iterable[str]) -> bool:
-    """Return True if one of the options is set. An option whose plugin is blocked (-p no:setupplan) does not exist."""
+    """Return True if one of the options is set."""
+    # an option whose plugin is blocked (-p no:setupplan) does not exist
     return any(getattr(option, name, None) for name in names)
 
 
@@ -374,9 +377,9 @@ def page_name(text: str) -> str:
     return text
 
 
-_patience = value_that(lambda found: LEAST_PATIENCE <= found < math.inf, f"at least {LEAST_PATIENCE:g} seconds", float)
-_hours = value_that(lambda found: 0 < found <= MOST_HOURS, f"above 0, at most {MOST_HOURS} hours", float)
+_patience = value_that(lambda value: LEAST_PATIENCE <= value < math.inf, f"at least {LEAST_PATIENCE:g} seconds", float)
+_hours = value_that(lambda value: 0 < value <= MOST_HOURS, f"above 0, at most {MOST_HOURS} hours", float)
 time_limit = value_that(
-    lambda found: found >= SHORTEST, f"too short; at least {SHORTEST:g} s, of which closing needs half", duration
+    lambda value: value >= SHORTEST, f"too short; at least {SHORTEST:g} s, of which closing needs half", duration
 )
 """Reads a duration in seconds that a run can be ended in."""

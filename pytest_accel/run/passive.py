@@ -1,8 +1,4 @@
-"""The passive check of a node: the facts of a session, without workers, lock and record, within a time limit.
-
-It takes place in a thread that nobody waits for longer than that: a driver, a file system or the start of a process
-may block for ever.
-"""
+"""The passive check of a node: the facts of a session, without workers, lock and record, within a time limit."""
 
 from __future__ import annotations
 
@@ -53,7 +49,7 @@ RECORD_SHARE = 0.3
 
 @dataclass
 class Checked:
-    """What a passive check has found so far."""
+    """The state of a passive check: devices, verdicts and problems so far."""
 
     discovery: Discovery = field(default_factory=Discovery)
     """The devices that were found."""
@@ -62,7 +58,7 @@ class Checked:
     named: bool = False
     """True if the SKU was named, so that its devices are expected."""
     reads: str = "this machine"
-    """What it reads at the moment: what blocks a check that does not end in time."""
+    """The source that is being read, which blocks a check that does not end in time."""
     found: PassiveResult | None = None
     """The verdicts; None where nothing could be judged."""
     unknown: str = ""
@@ -71,14 +67,14 @@ class Checked:
     """The newest result of this node, None where there is none or none was asked for."""
     record_problem: str = ""
     """The reason why the newest result could not be read; empty if it could."""
-    wrong: Exception | None = None
-    """What ended the check: Refused or BadFile for a wrong option or file, anything else for a bug."""
+    error: Exception | None = None
+    """The error that ended the check: Refused or BadFile for a wrong option or file, anything else for a bug."""
 
     @property
     def age(self) -> float:
         """The seconds since the newest result began; infinite without one."""
-        began = self.last.began if self.last else None
-        return max(0.0, clock.now() - began.timestamp()) if began else math.inf
+        start = self.last.began if self.last else None
+        return max(0.0, clock.now() - start.timestamp()) if start else math.inf
 
     @property
     def accelerators(self) -> int:
@@ -91,59 +87,60 @@ class Checked:
         return Names.of(self.discovery.devices)
 
 
-def check(options: Options, place: Path | None = None, *, kernel_log: bool = True, root: Path = Path("/")) -> Checked:
+def check(options: Options, results: Path | None = None, *, kernel_log: bool = True, root: Path = Path("/")) -> Checked:
     """Read and judge this node within the seconds of `options.patience`.
 
-    `place` is where the results of its runs are; the files of the kernel are read below `root`. Raises Refused or
-    BadFile for a wrong option or file.
+    `results` is the folder or record with the results of its runs; the files of the kernel are read below `root`.
+    Raises Refused or BadFile for a wrong option or file.
     """
     stuck = None if options.simulate else stuck_sensor()
     if stuck:
         return Checked(unknown=stuck)
-    began, work = time.monotonic(), _Check(options, place, kernel_log, root)
+    start, work = time.monotonic(), _Check(options, results, kernel_log, root)
+    # a driver, a file system or the start of a process may block for ever, so nobody waits for the thread longer
     thread = threading.Thread(target=work.run, daemon=True)
     thread.start()
     thread.join(max(0.0, options.patience - ENDING_SECONDS))
-    done = replace(work.known)  # the thread may go on
-    if thread.is_alive() and done.found is None and not done.unknown:
-        done.unknown = f"{done.reads} silent for {time.monotonic() - began:.0f} s"
+    checked = replace(work.checked)  # the thread may go on
+    if thread.is_alive() and checked.found is None and not checked.unknown:
+        checked.unknown = f"{checked.reads} silent for {time.monotonic() - start:.0f} s"
     work.stop()
-    if done.wrong:
-        raise done.wrong
-    return done
+    if checked.error:
+        raise checked.error
+    return checked
 
 
 class _Check:
-    """One check, step by step; `known` holds what it has found so far."""
+    """One check, step by step; `checked` holds its state."""
 
-    def __init__(self, options: Options, place: Path | None, kernel_log: bool, root: Path) -> None:
-        self._options, self._place, self._kernel_log, self._root = options, place, kernel_log, root
+    def __init__(self, options: Options, results: Path | None, kernel_log: bool, root: Path) -> None:
+        self._options, self._results, self._kernel_log, self._root = options, results, kernel_log, root
         self._began = time.monotonic()
         self._pool = self._new()
-        self.known = Checked()
+        self.checked = Checked()
 
     def _new(self) -> WorkerPool:
         """Return a pool for a session that only reads."""
-        sensor = SensorClient(self._options.patience, listens=False)
-        return WorkerPool(sensor)
+        return WorkerPool(SensorClient(self._options.patience, listens=False))
 
     def run(self) -> None:
         """Read and judge the node, twice if that may help, and keep whatever ends it."""
         try:
-            asked = asked_of(self._options)
-            self._find_last_run(rehearsal=asked.node is not None)
-            self._look(asked)
-            spent = time.monotonic() - self._began
-            enough = self._options.patience - ENDING_SECONDS - spent > AGAIN_SECONDS + spent  # for as long as before
-            if self.known.found and self.known.found.training and enough:
+            inputs = asked_of(self._options)
+            self._find_last_run(rehearsal=inputs.node is not None)
+            self._look(inputs)
+            elapsed = time.monotonic() - self._began
+            # a second reading may take as long as the first
+            has_time = self._options.patience - ENDING_SECONDS - elapsed > AGAIN_SECONDS + elapsed
+            if self.checked.found and self.checked.found.training and has_time:
                 time.sleep(AGAIN_SECONDS)
                 self.stop()
                 self._pool = self._new()
-                self._look(asked)
-        except terms.Unrecognised as unknown:
-            self.known.unknown = str(unknown)
+                self._look(inputs)
+        except terms.Unrecognised as refusal:
+            self.checked.unknown = str(refusal)
         except Exception as error:  # noqa: BLE001  raised again in the thread that waits
-            self.known.wrong = error
+            self.checked.error = error
 
     def stop(self) -> None:
         """End the sensor, and remember one that cannot be killed."""
@@ -158,70 +155,71 @@ class _Check:
 
         Raises Refused for a file that is no record. A folder that is not there yet is legitimate before the first run.
         """
-        if self._place is None:
+        if self._results is None:
             return
-        self.known.reads = "--record"
-        read = partial(_read_last_run, self._place, node_name(), rehearsal=rehearsal)
-        answer = deadlines.each({"record": read}, RECORD_SHARE * self._options.patience)["record"]
+        self.checked.reads = "--record"
+        task = partial(_read_last_run, self._results, node_name(), rehearsal=rehearsal)
+        answer = deadlines.each({"record": task}, RECORD_SHARE * self._options.patience)["record"]
         if isinstance(answer, Refused):
             raise answer
         if isinstance(answer, Summary) or answer is None:
-            self.known.last = answer
+            self.checked.last = answer
         else:
-            late = isinstance(answer, NoAnswer)
-            self.known.record_problem = f"{self._place} does not answer" if late else str(answer)
+            silent = isinstance(answer, NoAnswer)
+            self.checked.record_problem = f"{self._results} does not answer" if silent else str(answer)
 
-    def _look(self, asked: Asked) -> None:
+    def _look(self, inputs: Asked) -> None:
         """Read the devices and what the kernel logged, and judge both. Raises Refused for terms that cannot be."""
-        self.known.reads = "driver"
-        self.known.discovery = self._with_vanished(discover(asked, self._pool), asked.vendor)
-        node = settled(asked, self.known.discovery)
-        self.known.discovery, judged = node.discovery, node.terms
-        self.known.sku, self.known.named = judged.sku.name if judged.sku else "unknown", judged.named
-        if divided := partitions.refusal(node.devices, judged.platform):
-            raise terms.Unrecognised(divided)
-        limits = requirements.applying(judged.required, judged.sku, judged.platform)
+        self.checked.reads = "driver"
+        # a device that has vanished is no longer discovered, and only the last run knows of it
+        self.checked.discovery = self._with_vanished(discover(inputs, self._pool), inputs.vendor)
+        node = settled(inputs, self.checked.discovery)
+        self.checked.discovery, node_terms = node.discovery, node.terms
+        self.checked.sku, self.checked.named = node_terms.sku.name if node_terms.sku else "unknown", node_terms.named
+        if refusal := partitions.refusal(node.devices, node_terms.platform):
+            raise terms.Unrecognised(refusal)
+        limits = requirements.applying(node_terms.required, node_terms.sku, node_terms.platform)
         metrics = passive.metrics(limits, logged=self._kernel_log)
         if any(map(reported, metrics)):
-            self.known.reads, last = "kernel log", self.known.last
-            began = last.began if last and last.accepts and last.good else None
-            since = f"since the run of {last.day}" if last and began else "since boot"
-            self._pool.sensor.look_back(since, began.timestamp() if began else 0.0)
-        session = Session(asked, node, self._pool, RecordFolder())
+            self.checked.reads, last = "kernel log", self.checked.last
+            start = last.began if last and last.accepts and last.good else None
+            activity = f"since the run of {last.day}" if last and start else "since boot"
+            self._pool.sensor.look_back(activity, start.timestamp() if start else 0.0)
+        session = Session(inputs, node, self._pool, RecordFolder())
         session.judge_facts(metrics)
-        up = math.inf if asked.node else system.uptime(self._root)
-        self.known.found = passive.concluded(session.ledger.record, up)
+        uptime = math.inf if inputs.node else system.uptime(self._root)
+        self.checked.found = passive.concluded(session.ledger.record, uptime)
 
-    def _with_vanished(self, found: Discovery, vendor: str | None) -> Discovery:
-        """Return what was discovered, with a problem if the last run had more accelerators, or may have had some."""
-        last, unread = self.known.last, self.known.record_problem
+    def _with_vanished(self, discovery: Discovery, vendor: str | None) -> Discovery:
+        """Return the discovery, with a problem if the last run had more accelerators, or may have had some."""
+        last, record_problem = self.checked.last, self.checked.record_problem
         vendors = registry.registered().vendors
-        known = [vendors[each.driver] for each in last.devices if each.driver in vendors] if last else []
-        before = [each.name for each in known if each.accelerator]
-        now = tuple(device for device in found.devices if is_accelerator(device))
-        if unread and vendor is None and not now:
-            problem = Problem("accelerator", "need", f"none found, last run not read: {unread}")
-        elif last and len(before) > len(now):
-            reason = f"{len(now)} of the {len(before)} devices that the run of {last.day} found"
+        last_vendors = [vendors[device.driver] for device in last.devices if device.driver in vendors] if last else []
+        accelerators = [entry.name for entry in last_vendors if entry.accelerator]
+        devices = tuple(device for device in discovery.devices if is_accelerator(device))
+        if record_problem and vendor is None and not devices:
+            problem = Problem("accelerator", "need", f"none found, last run not read: {record_problem}")
+        elif last and len(accelerators) > len(devices):
+            reason = f"{len(devices)} of the {len(accelerators)} devices that the run of {last.day} found"
             # a container may not have been given them
-            problem = Problem(before[0], "need" if found.container and not now else "device", reason)
+            problem = Problem(accelerators[0], "need" if discovery.container and not devices else "device", reason)
         else:
-            return found
-        return replace(found, devices=now, problems=[*found.problems, problem])
+            return discovery
+        return replace(discovery, devices=devices, problems=[*discovery.problems, problem])
 
 
-def _read_last_run(place: Path, node: str, *, rehearsal: bool) -> Summary | BadFile | Refused | None:
+def _read_last_run(results: Path, node: str, *, rehearsal: bool) -> Summary | BadFile | Refused | None:
     """Return the newest result of a node, or why it cannot be read; Refused for a file that is no record."""
     try:
-        found = last_run(place, node, rehearsal=rehearsal)
+        summary = last_run(results, node, rehearsal=rehearsal)
     except BadFile as bad:
         return bad
-    if found is None and place.is_file():
+    if summary is None and results.is_file():
         try:
-            folder_summary.of_file(place)
+            folder_summary.of_file(results)
         except BadFile as bad:
-            return Refused(*bad.behind("--record")) if os.access(place, os.R_OK) else bad
-    return found
+            return Refused(*bad.behind("--record")) if os.access(results, os.R_OK) else bad
+    return summary
 
 
 # -- a sensor that could not be killed, remembered so that the next checks start no other one that would hang as well
@@ -232,24 +230,20 @@ STUCK = "pytest-accel-health.stuck"
 
 
 def remember_stuck(pid: int, folder: Path = FOLDER) -> None:
-    """Note that a process hangs. Where that fails, the next check starts another sensor.
-
-    The file is always a new one, since another user may have put a link to any file in its place, also a hard one.
-    """
+    """Note that a process hangs. Where that fails, the next check starts another sensor."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with suppress(OSError):
+        # always a new file: another user may have put a link to any file in its place, also a hard one
         (folder / STUCK).unlink(missing_ok=True)
         with open(os.open(folder / STUCK, flags, 0o644), "w", encoding="ascii") as file:
             file.write(f"{pid} {_start_of(pid)}\n")
 
 
 def stuck_sensor(folder: Path = FOLDER) -> str | None:
-    """Return a sentence if the sensor of an earlier check still hangs, else None.
-
-    A note of another user counts if that is root: anybody can write into the folder.
-    """
+    """Return a sentence if the sensor of an earlier check still hangs, else None."""
     path = folder / STUCK
     try:
+        # of another user only root's counts, since anybody can write into the folder
         if path.lstat().st_uid not in (0, os.geteuid()) or not stat.S_ISREG(path.lstat().st_mode):
             return None
         pid, start = untrusted.read_text(path, most=100, follow=False).split()
@@ -261,7 +255,7 @@ def stuck_sensor(folder: Path = FOLDER) -> str | None:
 
 
 def _start_of(pid: int) -> int:
-    """Return when a process was started, in ticks since the boot; 0 if there is none or it has ended."""
+    """Return the start of a process in ticks since the boot; 0 if there is none or it has ended."""
     try:
         stat_line = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):

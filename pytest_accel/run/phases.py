@@ -40,11 +40,11 @@ class Timeline:
 
     def account(self, metric: str, parts: Mapping[str, float]) -> None:
         """Distribute the time of a call, counted as "measuring" so far, over its phases: `parts`, from `around`."""
-        spent = self.probes.setdefault(metric, {})
+        totals = self.probes.setdefault(metric, {})
         for phase, seconds in parts.items():
             self._seconds["measuring"] -= seconds
             self._seconds[phase] += seconds
-            spent[phase] = spent.get(phase, 0.0) + seconds
+            totals[phase] = totals.get(phase, 0.0) + seconds
 
     def seconds(self) -> dict[str, float]:
         """Return the seconds by phase until now, and `wall`, which is their sum."""
@@ -52,7 +52,7 @@ class Timeline:
         return {"wall": sum(self._seconds.values()), **self._seconds}
 
 
-def around(began: float, ended: float, pace: Sequence[tuple[float, str]]) -> dict[str, float]:
+def around(start: float, end: float, pace: Sequence[tuple[float, str]]) -> dict[str, float]:
     """Return the seconds by phase of a probe's call, from the times at which its worker reported progress.
 
     `pace` holds (time, event) in order. The event is "working" (the first work begins), "ready" (the size of blocks is
@@ -61,25 +61,25 @@ def around(began: float, ended: float, pace: Sequence[tuple[float, str]]) -> dic
     after the last block it is checks. A call without any block is preparation alone.
     """
     if not any(event in ("warm", "block") for _, event in pace):
-        return {"preparing": ended - began}
-    parts, at, working = dict.fromkeys(("preparing", "warm_up", "measuring"), 0.0), began, False
+        return {"preparing": end - start}
+    parts, last, working = dict.fromkeys(("preparing", "warm_up", "measuring"), 0.0), start, False
     for heard, event in pace:
         sizing = event == "ready" and working
         phase = "measuring" if event == "block" else "warm_up" if event == "warm" or sizing else "preparing"
-        parts[phase] += heard - at
-        at, working = heard, event == "working"
-    return {**parts, "checks": ended - at}
+        parts[phase] += heard - last
+        last, working = heard, event == "working"
+    return {**parts, "checks": end - last}
 
 
 def around_silence(
-    began: float, ended: float, pace: Sequence[tuple[float, str]], silence: tuple[float, float]
+    start: float, end: float, pace: Sequence[tuple[float, str]], silence: tuple[float, float]
 ) -> dict[str, float]:
     """Return the seconds by phase of a call as `around` does, with an interval in which nothing came as "silent"."""
-    since, until = max(began, silence[0]), silence[1]
+    silent_from, silent_to = max(start, silence[0]), silence[1]
 
-    def without(at: float) -> float:
+    def without(moment: float) -> float:
         """Return a time as if the silence had not been."""
-        return at - max(0.0, min(at, until) - since)
+        return moment - max(0.0, min(moment, silent_to) - silent_from)
 
-    parts = around(began, without(ended), [(without(at), event) for at, event in pace])
-    return {**parts, "silent": max(0.0, until - since)}
+    parts = around(start, without(end), [(without(moment), event) for moment, event in pace])
+    return {**parts, "silent": max(0.0, silent_to - silent_from)}

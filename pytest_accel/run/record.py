@@ -46,13 +46,13 @@ BUG_REPORTS = ("vendor-bug-report.log.gz", "vendor-bug-report.log")
 """The names of the vendor's bug report, packed and not."""
 
 
-def sku_entry(sku: Sku, asked: str | None, metrics: Collection[str] = ()) -> SkuEntry:
-    """Return what the record holds of the SKU that devices are judged as; `asked` is the value of --accel-sku.
+def sku_entry(sku: Sku, option: str | None, metrics: Collection[str] = ()) -> SkuEntry:
+    """Return the record's entry of the SKU that devices are judged as; `option` is the value of --accel-sku.
 
     `metrics` are those that were measured.
     """
-    spread = {each: known for each in sorted(metrics) if (known := sku.spread_of(each))}
-    return SkuEntry(name=sku.name, asked=asked, files=sku.files, spread=spread)
+    spread = {metric: value for metric in sorted(metrics) if (value := sku.spread_of(metric))}
+    return SkuEntry(name=sku.name, asked=option, files=sku.files, spread=spread)
 
 
 def packing_entry(boards: PackingList) -> PackingListEntry:
@@ -79,14 +79,14 @@ def finding_entries(record: Run) -> list[FindingEntry]:
             metric=metric,
             subject=subject,
             origin=origin,
-            code=each.code,
-            name=each.fault.name,
-            severity=each.severity.value,
-            action=each.action.value,
-            do=each.do,
-            vendor=each.vendor,
+            code=finding.code,
+            name=finding.fault.name,
+            severity=finding.severity.value,
+            action=finding.action.value,
+            do=finding.do,
+            vendor=finding.vendor,
         )
-        for (metric, subject, origin), each in findings_of(record).items()
+        for (metric, subject, origin), finding in findings_of(record).items()
     ]
 
 
@@ -102,9 +102,9 @@ def places_of(record: Run) -> dict[str, str]:
         )
         for device in record.devices
     }
-    places = {uuid: ", ".join(filter(None, each)) for uuid, each in parts.items() if any(each)}
-    gone = record.baseline.get("gone")
-    return {**places, NODE: f"missing: {', '.join(gone)}"} if gone else places
+    descriptions = {uuid: ", ".join(filter(None, texts)) for uuid, texts in parts.items() if any(texts)}
+    missing = record.baseline.get("gone")
+    return {**descriptions, NODE: f"missing: {', '.join(missing)}"} if missing else descriptions
 
 
 def write(record: Run, folder: Path) -> None:
@@ -112,7 +112,7 @@ def write(record: Run, folder: Path) -> None:
 
     Raises OSError and leaves the old record as it was.
     """
-    replace_file(folder / FILE, _text(record))
+    replace_file(folder / FILE, _text(record))  # first, so that a kill in between leaves an old summary, no new one
     _write_summary(record, folder)
 
 
@@ -127,6 +127,7 @@ def create(record: Run, folder: Path) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
+        # the answers of file systems without hard links
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
             raise
         return _create_without_links(record, folder)
@@ -153,6 +154,7 @@ def _write_summary(record: Run, folder: Path) -> None:
     """
     path = folder / summaries.SUMMARY
     try:
+        # not synced: a run is known by its record as well
         replace_file(path, json.dumps(structured.plain(summaries.summary(record))) + "\n", sync=False)
     except OSError:
         with contextlib.suppress(OSError):
@@ -163,22 +165,22 @@ def content(record: Run) -> dict[str, Any]:
     """Return the content of the record's file, without its hash. A limit that several verdicts share is held once."""
     plain: dict[str, Any] = structured.plain(record)
     del plain["sha256"]
-    places: dict[str, int] = {}
+    indexes: dict[str, int] = {}
     limits: list[dict[str, Any]] = []
     for verdict in plain["verdicts"]:
         if "limit" in verdict:
-            place = places.setdefault(json.dumps(verdict["limit"], sort_keys=True), len(places))
-            if place == len(limits):
+            index = indexes.setdefault(json.dumps(verdict["limit"], sort_keys=True), len(indexes))
+            if index == len(limits):
                 limits.append(verdict["limit"])
-            verdict["limit"] = place
+            verdict["limit"] = index
     plain["limits"] = limits
     return plain
 
 
 def seal(raw: Mapping[str, Any]) -> str:
     """Return the hash that the content of a record should state under `sha256`."""
-    bare = {key: value for key, value in raw.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(bare, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    content = {key: value for key, value in raw.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _text(record: Run) -> str:
@@ -242,11 +244,11 @@ def demand_visible(path: Path, devices: Sequence[Device]) -> None:
 
     Beside a record lies its summary, for which the same holds.
     """
-    for place, device in enumerate(devices):
+    for index, device in enumerate(devices):
         for name, text in (("serial", device.serial or ""), ("uuid", device.uuid)):
             if not text.isprintable():
-                where = f"devices[{place}].{name}: '{printable(text, SHOWN)}'"
-                raise BadRecord(f"{path}: {where} holds an invisible character, which no device states")
+                field = f"devices[{index}].{name}: '{printable(text, SHOWN)}'"
+                raise BadRecord(f"{path}: {field} holds an invisible character, which no device states")
 
 
 def demand_kind(path: Path, *, simulated: bool, rehearsal: bool | None) -> None:
@@ -261,21 +263,21 @@ def find(path: Path) -> Path:
     return path / FILE if path.is_dir() else path
 
 
-def below(path: Path, unreadable: list[str]) -> list[Path]:
+def below(path: Path, problems: list[str]) -> list[Path]:
     """Return the file itself, or the records in a folder and below it. Raises BadFile if there is none.
 
-    A line on each folder that cannot be read is added to `unreadable`.
+    A line on each folder that cannot be read is added to `problems`.
     """
     if not untrusted.exists(path):
         raise BadFile(f"{path}: does not exist; name records, or folders in which runs wrote them")
     if not path.is_dir():
         return [path]
-    closed: list[str] = []
-    found = paths.files(path, FILE, closed)
-    if not found:
-        raise BadFile(*closed or [f"{path}: holds no {FILE}; name a folder in which a run wrote its record"])
-    unreadable += closed
-    return found
+    refusals: list[str] = []
+    files = paths.files(path, FILE, refusals)
+    if not files:
+        raise BadFile(*refusals or [f"{path}: holds no {FILE}; name a folder in which a run wrote its record"])
+    problems += refusals
+    return files
 
 
 def read(path: Path, *, rehearsal: bool | None = None, most: int = untrusted.JSON_BYTES, follow: bool = True) -> Run:
@@ -303,10 +305,10 @@ def parse(raw: Any, files: RecordFiles) -> Run:
     path = files.path
     if not isinstance(raw, dict) or "schema" not in raw:
         raise BadRecord(f"{path}: is not a record of pytest-accel: it has no 'schema'")
-    if raw["schema"] != SCHEMA or isinstance(raw["schema"], bool):
-        found = structured.short(raw["schema"])
-        raise BadRecord(f"{path}: was written in schema {found}; this version reads schema {SCHEMA}")
-    sealed = seal(raw)
+    if raw["schema"] != SCHEMA or isinstance(raw["schema"], bool):  # True == 1
+        version = structured.short(raw["schema"])
+        raise BadRecord(f"{path}: was written in schema {version}; this version reads schema {SCHEMA}")
+    sealed = seal(raw)  # before `_with_limits`, which changes `raw`
     try:
         run = structured.structure(Run, _with_limits(raw))
     except structured.Misfit as misfit:
@@ -322,26 +324,26 @@ def parse(raw: Any, files: RecordFiles) -> Run:
 def _changed(run: Run, files: RecordFiles) -> Iterator[str]:
     """Yield what has another hash than the record states: itself, its telemetry, or the record that it judges again."""
     if run.sha256 != run.sealed:
-        stated = f"its hash is {run.sealed[:12]}, it states {run.sha256[:12] or 'none'}"
-        yield f"the record was changed after it was written: {stated}"
-    changed = "was changed: it has another hash than the record states"
+        hashes = f"its hash is {run.sealed[:12]}, it states {run.sha256[:12] or 'none'}"
+        yield f"the record was changed after it was written: {hashes}"
+    message = "was changed: it has another hash than the record states"
     side, sha256 = Path(run.telemetry.get("file", "")).name, run.telemetry.get("sha256")
     if side and sha256 and files.has(side) and files.sha256(side) != sha256:
-        yield f"{run.path.with_name(side).absolute()} {changed}"
+        yield f"{run.path.with_name(side).absolute()} {message}"
     origin = run.judged_from
     path = run.path.absolute().parent / origin["record"] if origin else Path()
     if origin.get("sha256") and untrusted.exists(path) and untrusted.sha256(path) != origin["sha256"]:
-        yield f"{path} {changed}"
+        yield f"{path} {message}"
 
 
 def _with_limits(raw: dict[str, Any]) -> dict[str, Any]:
     """Return the content of a record with the limits in the verdicts that refer to them by place. Raises Misfit."""
     limits = structured.structure(list[Limit], raw.pop("limits", None), "limits")
-    for place, verdict in enumerate(structured.structure(list[Any], raw.get("verdicts"), "verdicts")):
+    for index, verdict in enumerate(structured.structure(list[Any], raw.get("verdicts"), "verdicts")):
         number = verdict.get("limit") if isinstance(verdict, dict) else None
         if number is None:
             continue
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < len(limits):
-            raise structured.Misfit(f"verdicts[{place}].limit is {structured.short(number)}, not a place in 'limits'")
+            raise structured.Misfit(f"verdicts[{index}].limit is {structured.short(number)}, not a place in 'limits'")
         verdict["limit"] = limits[number]
     return raw

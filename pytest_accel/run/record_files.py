@@ -1,8 +1,4 @@
-"""The files of a record, read through one handle of their folder, so that what was hashed is what is used.
-
-Somebody who can write there may exchange a file or the folder at any moment. A file that is read twice has to be the
-same.
-"""
+"""The files of a record, read through one handle of their folder, so that what was hashed is what is used."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ class RecordFiles(AbstractContextManager["RecordFiles"]):
         self.path = path
         self._follow = follow
         self._sums: dict[str, str | None] = {}
-        self._folder = untrusted.open_folder(path)
+        self._folder = untrusted.open_folder(path)  # the handle stays the same if the folder is exchanged
 
     def __exit__(self, *error: object) -> None:
         os.close(self._folder)
@@ -45,6 +41,7 @@ class RecordFiles(AbstractContextManager["RecordFiles"]):
         path = self._beside(name)
         content = untrusted.read_bytes(path, most=most, follow=self._follow, folder=self._folder)
         sha256 = hashlib.sha256(content).hexdigest()
+        # somebody who can write there may exchange a file at any moment; one that is read twice has to be the same
         if self._sums.setdefault(name, sha256) != sha256:
             raise BadFile(f"{path}: was changed while it was read")
         return content

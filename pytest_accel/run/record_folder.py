@@ -54,8 +54,8 @@ class RecordFolder:
     @property
     def file(self) -> Path | None:
         """The file of the newest record, None in a run that writes nothing."""
-        place = self.elsewhere or self.path
-        return place / record.FILE if place else None
+        folder = self.elsewhere or self.path
+        return folder / record.FILE if folder else None
 
     @property
     def instead_of(self) -> str | None:
@@ -67,7 +67,7 @@ class RecordFolder:
         """The reason why the newest record could be written nowhere; None if it was."""
         return None if self.elsewhere else self.problem
 
-    def create(self, chosen: Path | None, host: str, name: str, *, shared: bool = False) -> Path:
+    def create(self, output: Path | None, host: str, name: str, *, shared: bool = False) -> Path:
         """Create the folder that the user chose, or `name` below accel-records, and write an empty record into it.
 
         Of runs that begin at the same time each gets a folder of its own. Where the chosen one holds the record of
@@ -77,33 +77,34 @@ class RecordFolder:
         If the chosen folder is `shared` by the nodes of a job, every run has a folder in it: <host>, <host>-2 ...
         """
         empty = Run(info={"host": host})
-        for folder in self._places(chosen, host, name, shared):
+        for folder in self._candidates(output, host, name, shared):
             with writing("--accel-output", folder, Refused):
                 if folder.is_file():
                     raise Refused(f"--accel-output: {folder} is a file, not a folder; name a new folder")
                 folder.mkdir(parents=True, exist_ok=True)
-                if there := _leftovers(folder):
-                    if chosen and shared:
+                if entry := _leftovers(folder):
+                    if output and shared:
                         continue
-                    raise Refused(f"--accel-output: {folder} holds {there}, which is of no record; name a new folder")
-                if record.create(empty, folder):
+                    raise Refused(f"--accel-output: {folder} holds {entry}, which is of no record; name a new folder")
+                if record.create(empty, folder):  # of several runs at the same time one gets the folder
                     self.path = folder
                     (folder / record.LOGS).mkdir(exist_ok=True)
                     return folder
         raise Refused(f"--accel-output: {folder} holds the record of another run; name a new folder")
 
     @staticmethod
-    def _places(chosen: Path | None, host: str, name: str, shared: bool) -> Iterator[Path]:
+    def _candidates(output: Path | None, host: str, name: str, shared: bool) -> Iterator[Path]:
         """Yield the folders to try, in order."""
-        if chosen is None:
+        if output is None:
             yield from numbered(Path("accel-records").absolute() / file_name(name))
             return
         if shared:
-            yield from numbered(chosen.absolute() / file_name(host))
+            yield from numbered(output.absolute() / file_name(host))
             return
-        yield chosen.absolute()
-        if host_of(chosen / record.FILE) not in (None, host):
-            yield chosen.absolute() / file_name(host)
+        yield output.absolute()
+        # as under srun with a file system that the nodes share
+        if host_of(output / record.FILE) not in (None, host):
+            yield output.absolute() / file_name(host)
 
     def is_due(self) -> bool:
         """Return True if the last write is at least SAVE_SECONDS ago."""
@@ -164,10 +165,10 @@ def _leftovers(folder: Path) -> str | None:
 
     A run makes its record before anything else, so that whatever another run makes meanwhile has its record beside it.
     """
-    found = [
+    leftovers = [
         name for name in (record.LOGS, summaries.SUMMARY, record.TELEMETRY, record.PACKED) if (folder / name).exists()
     ]
-    return found[0] if found and not (folder / record.FILE).exists() else None
+    return leftovers[0] if leftovers and not (folder / record.FILE).exists() else None
 
 
 def host_of(path: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""Where the agents of a fabric run meet: their number, the own rank, and the address of rank 0."""
+"""The rendezvous of a fabric run's agents: their number, the rank of this one, and the address of rank 0."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Rendezvous:
 
 
 def rendezvous_of(launch: Launch | None, environment: Mapping[str, str]) -> Rendezvous:
-    """Return where the agents meet, by the variables of torch.distributed, or of Slurm without them.
+    """Return the rendezvous of the agents, by the variables of torch.distributed, or of Slurm without them.
 
     Raises Refused without a launcher, for a single node, and where the address of rank 0 is not stated.
     """
@@ -49,8 +49,8 @@ def rendezvous_of(launch: Launch | None, environment: Mapping[str, str]) -> Rend
             "srun -N 4 --ntasks-per-node=1 pytest --accel-sku=NAME --accel-fabric --accel-output=DIR; torchrun "
             "--nproc-per-node=1 and mpirun -N 1 do as well. A rehearsal needs none: --accel-simulate=CLUSTER.yaml"
         )
-    listed = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", "")
-    host = environment.get("MASTER_ADDR") or first_of(listed)
+    node_list = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", "")
+    host = environment.get("MASTER_ADDR") or first_of(node_list)
     if not host:
         raise Refused(
             f"--accel-fabric: {launch.name} does not say where rank 0 runs; set MASTER_ADDR to the name of its node on "
@@ -61,24 +61,24 @@ def rendezvous_of(launch: Launch | None, environment: Mapping[str, str]) -> Rend
     if not port.isdigit() or not 0 < int(port) < 2**16:
         raise Refused(f"--accel-fabric: MASTER_PORT={port!r} is no port, which is a number from 1 to 65535")
     hosted = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    naming = {"slurm": JOB, "torchrun": JOB[:-1]}.get(launch.name, ())
-    stated = [f"{name}={environment[name]}" for name in naming if name in environment]
-    job = " ".join([*stated, f"of {launch.nodes} nodes"])
-    names = tuple(names_of(listed)) if listed and launch.name == "slurm" else ()
+    variables = {"slurm": JOB, "torchrun": JOB[:-1]}.get(launch.name, ())
+    settings = [f"{name}={environment[name]}" for name in variables if name in environment]
+    job = " ".join([*settings, f"of {launch.nodes} nodes"])
+    names = tuple(names_of(node_list)) if node_list and launch.name == "slurm" else ()
     names = names if len(names) == launch.nodes else ()
     return Rendezvous(launch.rank, launch.nodes, host, int(port), hosted, job, names)
 
 
-def first_of(listed: str) -> str:
+def first_of(node_list: str) -> str:
     """Return the first node of a list of Slurm: "gpu07" of "gpu[07-09,12],login1"."""
-    first = re.match(r"(?:[^,\[]|\[[^\]]*\])*", listed)
+    first = re.match(r"(?:[^,\[]|\[[^\]]*\])*", node_list)
     return re.sub(r"\[([^\],-]+)[^\]]*\]", r"\1", first[0]) if first else ""
 
 
-def names_of(listed: str) -> list[str]:
+def names_of(node_list: str) -> list[str]:
     """Return the nodes of a list of Slurm, by `scontrol`; empty where that does not run, as in a container."""
     try:
-        return subprocess.check_output(["scontrol", "show", "hostnames", listed], text=True, timeout=30).split()
+        return subprocess.check_output(["scontrol", "show", "hostnames", node_list], text=True, timeout=30).split()
     except (OSError, subprocess.SubprocessError):
         return []
 
@@ -96,9 +96,9 @@ def interface_to(host: str) -> str:
 
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, 9))  # sends nothing
-            own = probe.getsockname()[0]
+            probe.connect((host, 9))  # a connected UDP socket sends nothing, but has the address of its route
+            local = probe.getsockname()[0]
     except OSError:
         return ""
-    known = psutil.net_if_addrs()
-    return next((name for name, found in known.items() if own in (each.address for each in found)), "")
+    interfaces = psutil.net_if_addrs()
+    return next((name for name, addresses in interfaces.items() if local in (entry.address for entry in addresses)), "")

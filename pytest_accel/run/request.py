@@ -13,9 +13,9 @@ from pytest_accel.skus.budgets import budget
 
 
 def request_of(
-    function: Callable[..., Any], given: dict[str, Any], metric: str | None, sku: Sku | None, level: str = ""
+    function: Callable[..., Any], overrides: dict[str, Any], metric: str | None, sku: Sku | None, level: str = ""
 ) -> Request:
-    """Return the request for `function` under the conditions `given`, completed by the SKU's and the probe's defaults.
+    """Return the request for `function` with the conditions `overrides`, completed by those of the SKU and the probe.
 
     `metric` is the metric to judge, None for the probe's main one. At a level at which the load of another probe
     measures it too, the request is for that probe. The SKU's limits apply only to the packaged probes
@@ -23,30 +23,30 @@ def request_of(
     probe does not have, and for a value that it cannot use.
     """
     __tracebackhide__ = True
-    if why := unusable(function):
-        raise TypeError(why)
+    if reason := unusable(function):
+        raise TypeError(reason)
     declaration = declaration_for(function)
     packaged = dict(sku.probes.get(declaration.name, {})) if sku and declaration.packaged else {}
-    conditions, standard = conditions_of(function, packaged, given)
-    if wrong := [f"{key}: {why}" for key, why in wrong_values(declaration, conditions)]:
-        raise TypeError(f"{declaration.name} cannot be measured: {'; '.join(wrong)}")
+    conditions, standard = conditions_of(function, packaged, overrides)
+    if mistakes := [f"{key}: {text}" for key, text in wrong_values(declaration, conditions)]:
+        raise TypeError(f"{declaration.name} cannot be measured: {'; '.join(mistakes)}")
     extra = [
-        f"{key}={conditions[key]}" for key in conditions if key in given and f"{{{key}}}" not in declaration.metric
+        f"{key}={conditions[key]}" for key in conditions if key in overrides and f"{{{key}}}" not in declaration.metric
     ]
     suffix = "" if standard else "@" + ",".join(extra)
     name = (metric or declaration.metric.format(**conditions)) + suffix
-    own = Request(declaration, conditions, name, suffix)
-    return _within(own, sku, level) or own
+    request = Request(declaration, conditions, name, suffix)
+    return _within(request, sku, level) or request
 
 
-def _within(own: Request, sku: Sku | None, level: str) -> Request | None:
+def _within(request: Request, sku: Sku | None, level: str) -> Request | None:
     """Return the request for the probe whose load measures this metric too at a level; None if there is none.
 
     There is none for a processor, whose peak is measured in alternation with the product.
     """
-    outer = next((each for each in declarations() if each.name == own.declaration.within.get(level)), None)
-    if outer is None or not own.judged_by_sku or sku is None or not sku.datasheet.tflops:
+    outer = next((probe for probe in declarations() if probe.name == request.declaration.within.get(level)), None)
+    if outer is None or not request.judged_by_sku or sku is None or not sku.datasheet.tflops:
         return None
-    found = request_of(outer.function, {}, own.metric, sku)
-    timed = budget(own.declaration, own.metric, level, sku) and budget(outer, own.metric, level, sku)
-    return found if timed and found.conditions == own.conditions else None
+    outer_request = request_of(outer.function, {}, request.metric, sku)
+    has_time = budget(request.declaration, request.metric, level, sku) and budget(outer, request.metric, level, sku)
+    return outer_request if has_time and outer_request.conditions == request.conditions else None

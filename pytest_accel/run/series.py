@@ -1,8 +1,7 @@
 """Repeats complete runs for the hours of --accel-hours, each in a process of its own, and keeps their folder.
 
 The folder of a series holds the records of its runs (run-1, run-2 ...) and what follows from them: series.json, and a
-summary like that of a run. The next start goes on from the records where the last one was stopped or killed: at most
-one run is lost. series.json only tells it which runs there were, and that the series was rejected.
+summary like that of a run. The next start goes on from the records: a stop or a kill loses at most one run.
 """
 
 from __future__ import annotations
@@ -54,32 +53,35 @@ class Series:
     @staticmethod
     def read(folder: Path) -> Series:
         """Read the records in a folder. Raises Refused for one that is damaged, was changed, or is missing."""
-        found, told = Series(folder), folder / FILE
+        series, file = Series(folder), folder / FILE
         paths = folder.glob(f"run-*/{record.FILE}")
         numbers = [int(match[1]) for path in paths if (match := OF_RUN.fullmatch(path.parent.name))]
         try:
-            ended = told.exists() or (folder / summaries.SUMMARY).exists()
-            stated: Any = untrusted.read_json(told) if ended else {"runs": (), "closing": {"result": None}}
-            numbers += [int(run["number"]) for run in stated["runs"]]
-            found.rejected = stated["closing"]["line"] if stated["closing"]["result"] == Result.REJECTED else ""
+            concluded = file.exists() or (folder / summaries.SUMMARY).exists()
+            content: Any = untrusted.read_json(file) if concluded else {"runs": (), "closing": {"result": None}}
+            # the records hold everything else; series.json alone knows of runs whose folders were removed
+            numbers += [int(run["number"]) for run in content["runs"]]
+            series.rejected = content["closing"]["line"] if content["closing"]["result"] == Result.REJECTED else ""
         except (BadFile, LookupError, TypeError, ValueError) as bad:
-            raise Refused(f"--accel-output: {told} is damaged: {bad}; begin a new series in another folder") from None
-        for number in range(1, max(numbers, default=0) + 1):  # what a removed run has found is not forgotten
-            found.add(number)
-        return found
+            raise Refused(f"--accel-output: {file} is damaged: {bad}; begin a new series in another folder") from None
+        for number in range(
+            1, max(numbers, default=0) + 1
+        ):  # a removed run raises here: its findings are not forgotten
+            series.add(number)
+        return series
 
     @property
     def next(self) -> int:
         """The number of the next run."""
         return self.runs[-1].number + 1 if self.runs else 1
 
-    def place(self, number: int) -> Path:
+    def run_folder(self, number: int) -> Path:
         """Return the folder of a run."""
         return self.folder / f"run-{number}"
 
     def add(self, number: int) -> None:
         """Read the record of one more run. Raises Refused."""
-        file = self.place(number) / record.FILE
+        file = self.run_folder(number) / record.FILE
         try:
             run = record.read(file)
         except BadFile as bad:
@@ -92,14 +94,14 @@ class Series:
 
     def write(self, closing: Closing, hours: float) -> None:
         """Write the closing line and an entry for each run, and the summary by which others know of the series."""
-        told = structured.plain(closing)
-        entries = [_entry(each, self.place(each.number).name) for each in self.runs]
-        _replace(self.folder / FILE, {"hours": hours, "done": hours_done(self.runs), "closing": told, "runs": entries})
+        runs = [_entry(run, self.run_folder(run.number).name) for run in self.runs]
+        conclusion = {"done": hours_done(self.runs), "closing": structured.plain(closing), "runs": runs}
+        _replace(self.folder / FILE, {"hours": hours, **conclusion})
         if self.last:
-            rejected = sorted({each.subject for each in closing.named if each.rejects})
-            found = replace(summaries.summary(self.last), state=FINISHED, figures={}, rejected=rejected)
-            own = replace(found, line=closing.line, result=closing.result, exit=closing.exit, marked=rejected)
-            _replace(self.folder / summaries.SUMMARY, structured.plain(own))
+            rejected = sorted({verdict.subject for verdict in closing.named if verdict.rejects})
+            summary = replace(summaries.summary(self.last), state=FINISHED, figures={}, rejected=rejected)
+            summary = replace(summary, line=closing.line, result=closing.result, exit=closing.exit, marked=rejected)
+            _replace(self.folder / summaries.SUMMARY, structured.plain(summary))
 
 
 def _replace(path: Path, content: Any) -> None:
@@ -107,18 +109,18 @@ def _replace(path: Path, content: Any) -> None:
 
 
 def _entry(run: SeriesRun, folder: str) -> dict[str, Any]:
-    """Return what the file of the series says of a run; the record in its folder says the rest."""
-    kept = ("number", "state", "whole", "seconds", "boot", "last", "line")
-    return {"folder": folder, **{name: getattr(run, name) for name in kept}}
+    """Return the entry of a run in the file of the series; the record in its folder holds the rest."""
+    names = ("number", "state", "whole", "seconds", "boot", "last", "line")
+    return {"folder": folder, **{name: getattr(run, name) for name in names}}
 
 
 def _last_reading(folder: Path, run: Run) -> str:
-    """Return when the last reading of a run was taken, of one that did not end by its telemetry."""
+    """Return the time of the last reading of a run; of one that did not end, by its telemetry."""
     if run.state != "running":
         return run.info.get("ended", run.started)
-    times = [each.ended for each in run.measurements]
+    times = [measurement.ended for measurement in run.measurements]
     with contextlib.suppress(BadFile):
-        times += [each["at"] for each in telemetry_file.readings(folder / record.TELEMETRY) if "at" in each]
+        times += [reading["at"] for reading in telemetry_file.readings(folder / record.TELEMETRY) if "at" in reading]
     last = max(times, default=0.0)
     return clock.iso(last) if last else run.started
 
@@ -145,8 +147,8 @@ def locked(folder: Path) -> IO[bytes]:
     name = hashlib.sha256(str(folder).encode()).hexdigest()[:16]
     try:
         (lock,) = device_lock.hold([(f"series-{name}", f"--accel-output: {folder}")], "a series of --accel-hours")
-    except device_lock.DeviceLocked as held:
-        raise Refused(f"{held}; wait for that series to end, or stop it") from None
+    except device_lock.DeviceLocked as error:
+        raise Refused(f"{error}; wait for that series to end, or stop it") from None
     return lock
 
 
@@ -164,16 +166,16 @@ def go_on(options: Options, start: Start, tell: Callable[[str], None]) -> int:
         return exits.REJECTED
     while True:
         closing = judging.closing(series.runs, series.last, hours, granted, stopped=stopped)
-        over = hours_done(series.runs) >= hours or judging.unreliable(series.runs)
-        if closing.exit == exits.REJECTED or over or stopped:
+        complete = hours_done(series.runs) >= hours or judging.unreliable(series.runs)
+        if closing.exit == exits.REJECTED or complete or stopped:
             break
-        longest = max((each.seconds for each in series.runs), default=0.0)
+        longest = max((run.seconds for run in series.runs), default=0.0)
         if deadline.left < max(SHORTEST, longest):
             break
         number = series.next
-        place, before = series.place(number), series.place(number - 1) / record.FILE
-        status = start(place, str(before) if series.runs else FIRST, deadline.left if options.time_limit else None)
-        if not (place / record.FILE).exists():  # it was refused, and has said why
+        folder, previous = series.run_folder(number), series.run_folder(number - 1) / record.FILE
+        status = start(folder, str(previous) if series.runs else FIRST, deadline.left if options.time_limit else None)
+        if not (folder / record.FILE).exists():  # it was refused, and has said why
             return status if status > exits.REJECTED else exits.BROKEN  # Python itself ends with 1 for its errors
         series.add(number)
         run = series.runs[-1]
@@ -190,23 +192,23 @@ def go_on(options: Options, start: Start, tell: Callable[[str], None]) -> int:
     return closing.exit
 
 
-def start_run(arguments: Sequence[str], level: str, folder: Path, before: str, seconds: float | None) -> int:
+def start_run(arguments: Sequence[str], level: str, folder: Path, previous: str, seconds: float | None) -> int:
     """Make a run at a level as a process of pytest (see `Start`), and pass on the signals that are to end the series.
 
     `arguments` are those of the series; what a run has otherwise is given after them. The run dies with this process,
     however it ends.
     """
-    added = [f"--accel-output={folder}", f"--accel-level={level}"]
-    added += [] if before == FIRST else ["--accel-baseline=auto"]  # the runs beside it, of which this is the first
-    added += [] if seconds is None else [f"--accel-time-limit={seconds:.0f}"]
+    options = [f"--accel-output={folder}", f"--accel-level={level}"]
+    options += [] if previous == FIRST else ["--accel-baseline=auto"]  # the runs beside it, of which this is the first
+    options += [] if seconds is None else [f"--accel-time-limit={seconds:.0f}"]
     process = subprocess.Popen(
-        python("pytest", *arguments, *added),
-        env={**os.environ, FOLLOWS: before},
+        python("pytest", *arguments, *options),
+        env={**os.environ, FOLLOWS: previous},
         preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509  no thread runs yet
     )
-    handlers = {each: signal.signal(each, lambda number, _: process.send_signal(number)) for each in SIGNALS}
+    handlers = {signum: signal.signal(signum, lambda number, _: process.send_signal(number)) for signum in SIGNALS}
     try:
         return process.wait()
     finally:
-        for each, handler in handlers.items():
-            signal.signal(each, handler)
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)

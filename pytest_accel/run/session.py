@@ -38,13 +38,13 @@ from pytest_accel.run.setup import Asked, Found, asked_of, demand_torch, find, p
 class Session:
     """An acceptance run, of which pytest opens one: it measures the devices of a node, judges and records them."""
 
-    def __init__(self, asked: Asked, found: Found, pool: WorkerPool, folder: RecordFolder) -> None:
-        self.asked, self.found, self.pool, self.deadline = asked, found, pool, pool.deadline
-        self.against = [*found.against]
-        """What stands against an acceptance so far."""
-        self.ledger = Ledger(asked, found, pool, folder)
-        self.fabric = FabricRun(asked, found, pool, self.ledger)
-        self.measuring = Measuring(asked, found, pool, self.ledger, self.fabric)
+    def __init__(self, inputs: Asked, target: Found, pool: WorkerPool, folder: RecordFolder) -> None:
+        self.asked, self.found, self.pool, self.deadline = inputs, target, pool, pool.deadline
+        self.against = [*target.against]
+        """The objections to an acceptance so far."""
+        self.ledger = Ledger(inputs, target, pool, folder)
+        self.fabric = FabricRun(inputs, target, pool, self.ledger)
+        self.measuring = Measuring(inputs, target, pool, self.ledger, self.fabric)
         self._changes: dict[str, list[Verdict]] = {}
         """Verdicts on facts that changed during the run and that no test has reported yet, by UUID."""
         self._locks = ExitStack()
@@ -62,14 +62,15 @@ class Session:
         """
         folder = RecordFolder()
         try:
-            asked = asked_of(options)
+            inputs = asked_of(options)
             if not measuring:
-                return cls(asked, planned(find(asked, pool)), pool, folder)
-            demand_torch(asked)
+                return cls(inputs, planned(find(inputs, pool)), pool, folder)
+            demand_torch(inputs)
             stamp, host = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ"), node_name()
-            name = f"{host}{'-simulated' * bool(asked.node)}-{stamp}"
-            place = folder.create(options.output, host, name, shared=options.shared)
-            return cls(asked, find(asked, pool, place), pool, folder)
+            name = f"{host}{'-simulated' * bool(inputs.node)}-{stamp}"
+            # before the devices are found, since the sensor logs into it
+            path = folder.create(options.output, host, name, shared=options.shared)
+            return cls(inputs, find(inputs, pool, path), pool, folder)
         except BaseException:
             pool.stop()
             folder.take_back()
@@ -86,8 +87,8 @@ class Session:
                 self._locks.enter_context(lock)
             self.ledger.begin()
             self.fabric.meet()
-            if before := self.asked.before:
-                self.pool.sensor.follow(*series.counts(before, clock.boot_id(), clock.epoch()))
+            if previous := self.asked.before:
+                self.pool.sensor.follow(*series.counts(previous, clock.boot_id(), clock.epoch()))
             self.measuring.note_host()
         except BaseException as error:
             self.stop()
@@ -97,9 +98,9 @@ class Session:
                 raise Refused(f"{error}; wait for that run to end, or stop it") from None
             raise
 
-    def rule_out(self, kind: AgainstKind, why: str) -> None:
-        """Note what stands against an acceptance, in a sentence."""
-        self.against.append(Against(kind, why))
+    def rule_out(self, kind: AgainstKind, reason: str) -> None:
+        """Note an objection to an acceptance, with its reason as a sentence."""
+        self.against.append(Against(kind, reason))
 
     @property
     def narrowed(self) -> bool:
@@ -111,7 +112,7 @@ class Session:
     def check(
         self,
         function: Callable[..., Any],
-        given: dict[str, Any],
+        conditions: dict[str, Any],
         subject: str,
         markers: Sequence[Limit] = (),
         metric: str | None = None,
@@ -123,22 +124,23 @@ class Session:
         """
         __tracebackhide__ = True
         required = self.found.terms.required
-        request = request_of(function, given, metric, self.found.terms.sku, self.found.terms.level)
-        own = required.get(request.metric) if request.judged_by_sku else None
-        limits = [replace(limit, metric=request.metric) for limit in (own, *markers) if limit]
+        request = request_of(function, conditions, metric, self.found.terms.sku, self.found.terms.level)
+        sku_limit = required.get(request.metric) if request.judged_by_sku else None
+        limits = [replace(limit, metric=request.metric) for limit in (sku_limit, *markers) if limit]
         binding = any(not limit.warns for limit in limits)
         if skipped := self.measuring.skipped(request, subject, binding=binding):
             return [self.ledger.keep(replace(skipped, limit=limits[0] if limits else None))]
         attempts = self.measuring.attempts(request)
         to_judge = [(request.metric, limit) for limit in limits or (None,)]
+        # before any metric of the same call is judged, since a repeat measures all of them again
         self.measuring.repeat(attempts, request, [*to_judge, *of_siblings(attempts, request, required)])
         with self.pool.timeline.on("checks"):
             attempts.add_broken(request.metric, subject)
-            judged = [attempts.judged(metric, subject, limit) for metric, limit in to_judge]
-            verdicts = [self.ledger.keep(verdict) for verdict in judged]
+            judgements = [attempts.judged(metric, subject, limit) for metric, limit in to_judge]
+            verdicts = [self.ledger.keep(verdict) for verdict in judgements]
             self.measuring.save(attempts, soon=True)
         self._judge_changes()
-        for verdict in judged:  # all verdicts were kept: a test that catches the error makes nothing green
+        for verdict in judgements:  # all verdicts were kept: a test that catches the error makes nothing green
             marker = verdict.status is Status.UNMEASURED and verdict.limit and verdict.limit.test
             if marker and isinstance(verdict.reasons[0], OtherUnit):
                 raise TypeError(f"{verdict.metric}: {headline(verdict)}; state the limit of the marker in that")
@@ -146,10 +148,10 @@ class Session:
 
     def _judge_changes(self) -> None:
         """Record and judge the facts of the devices that changed since this was last called."""
-        known = {device.uuid for device in self.found.devices}
-        for each in self.pool.sensor.facts.take():
-            if each.subject in known:
-                self._changes.setdefault(each.subject, []).append(self._judge_fact(each))
+        uuids = {device.uuid for device in self.found.devices}
+        for fact in self.pool.sensor.facts.take():
+            if fact.subject in uuids:
+                self._changes.setdefault(fact.subject, []).append(self._judge_fact(fact))
 
     def _judge_fact(self, fact: Measurement) -> Verdict:
         """Record and judge a fact that was read, beside all earlier readings of it."""
@@ -160,10 +162,10 @@ class Session:
     def judge_facts(self, metrics: Sequence[str]) -> None:
         """Read and judge facts of the node and of all devices. No worker is started, and no file written."""
         self.ledger.enter_subjects()
-        self.measuring.of_host = [each.removeprefix("host.") for each in metrics if each.startswith("host.")]
+        self.measuring.of_host = [metric.removeprefix("host.") for metric in metrics if metric.startswith("host.")]
         for metric in metrics:
-            for each in self.measuring.facts(metric):
-                self._judge_fact(each)
+            for fact in self.measuring.facts(metric):
+                self._judge_fact(fact)
 
     def changes_of(self, subject: str) -> list[Verdict]:
         """Return the verdicts on facts of a device that changed since this was last asked for it."""
@@ -180,21 +182,22 @@ class Session:
         """Keep a verdict on every required limit that no test asked for in time, by what was measured of it."""
         record, terms, past_of = self.ledger.record, self.found.terms, self.ledger.baseline.past_of
         attempts = RunAttempts.of_run(record, terms.spread_of, past_of, explaining(record.devices))
-        why = Note("out_of_time", self.deadline.unreached)
+        reason = Note("out_of_time", self.deadline.unreached)
+        # a run that was narrowed is expected to lack verdicts
         for metric, subject, origin in () if self.narrowed else terms.circumstances(record.software).required:
             if not self.ledger.status((metric, subject, origin)) and (limit := terms.limits.get(metric)):
-                place, limit = (metric, subject), replace(limit, metric=metric, origin=origin)
-                unreached = Verdict(*place, Status.UNMEASURED, (why,), limit=limit)
-                self.ledger.keep(attempts.verdict(place, limit) if place in attempts.measured else unreached)
+                key, limit = (metric, subject), replace(limit, metric=metric, origin=origin)
+                unreached = Verdict(*key, Status.UNMEASURED, (reason,), limit=limit)
+                self.ledger.keep(attempts.verdict(key, limit) if key in attempts.measured else unreached)
 
     def wrong_sku(self) -> str | None:
         """Return a sentence if every device is another product than the SKU, so that measuring makes no sense."""
         sku, uuids = self.found.terms.sku, {device.uuid for device in self.found.devices}
-        judged = [verdict for verdict in self.ledger.verdicts if verdict.metric == "inventory.sku"]
-        failed = [verdict for verdict in judged if verdict.status is Status.FAIL]
-        if not uuids or {verdict.subject for verdict in failed} != uuids:
+        verdicts = [verdict for verdict in self.ledger.verdicts if verdict.metric == "inventory.sku"]
+        failures = [verdict for verdict in verdicts if verdict.status is Status.FAIL]
+        if not uuids or {verdict.subject for verdict in failures} != uuids:
             return None
-        return f"none of the devices matches SKU {sku.name if sku else ''}: {sentence_of(failed[0])}"
+        return f"none of the devices matches SKU {sku.name if sku else ''}: {sentence_of(failures[0])}"
 
     # -- the record
 
@@ -213,7 +216,7 @@ class Session:
             self._judge_counters()
             if self.asked.options.bug_report and any(verdict.rejects for verdict in self.ledger.verdicts):
                 self.ledger.record.notes.append(self.measuring.vendor_programs.bug_report())
-        self.stop()
+        self.stop()  # before the record is completed: the sensor appends to the telemetry until it ends
         ledger, terms, boards = self.ledger, self.found.terms, self.asked.boards
         ledger.complete(interrupted=end.interrupted is not None)
         if loaded:
@@ -235,8 +238,8 @@ class Session:
 
     def broken_after(self, error: str) -> Closing:
         """Close a finished run again, because of an error that came later. A rejection stays one."""
-        around = self.ledger.record.circumstances or Circumstances()
-        return self.ledger.close(replace(around, broken_tests=[*around.broken_tests, error]))
+        circumstances = self.ledger.record.circumstances or Circumstances()
+        return self.ledger.close(replace(circumstances, broken_tests=[*circumstances.broken_tests, error]))
 
     def stop(self) -> None:
         """End every process of the run and unlock the devices. It may be called twice."""

@@ -1,4 +1,4 @@
-"""The start of a run, as two frozen objects: what it is asked for, and what was found by that."""
+"""The start of a run, as two frozen objects: its inputs, and the node that was found by them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a run is asked for: its options, and the files that they name, already read."""
+    """The inputs of a run: its options, and the files that they name, already read."""
 
     options: Options
     wanted: Wanted
@@ -54,7 +54,7 @@ class Asked:
     baseline: Sequence[Summary] = ()
     """The earlier records that the options name; those beside the record of this run are found later."""
     rendezvous: Rendezvous | None = None
-    """Where the agents of a fabric run meet; None in any other run."""
+    """The rendezvous of the agents of a fabric run; None in any other run."""
     leaf: str = ""
     """The leaf switch of this node, as its launcher states it."""
     cluster: SimulatedCluster | None = None
@@ -66,7 +66,7 @@ class Asked:
 
     @property
     def against(self) -> list[Against]:
-        """What the options have against an acceptance."""
+        """The objections to an acceptance that follow from the options."""
         fabric = Against("tests", "--accel-fabric measures between nodes")
         return [*self.options.against, *([fabric] if self.options.fabric else [])]
 
@@ -84,7 +84,7 @@ class Asked:
 
 
 def asked_of(options: Options) -> Asked:
-    """Return what the options ask for, before any process is started. Raises Refused for a wrong file or option."""
+    """Return the inputs of a run, before any process is started. Raises Refused for a wrong file or option."""
     cluster, node = None, None
     if not options.fabric:
         node = simulation.node(options.simulate, options.launch, option=f"{options.prefix}simulate")
@@ -107,13 +107,13 @@ def asked_of(options: Options) -> Asked:
     )
 
 
-def demand_torch(asked: Asked) -> None:
+def demand_torch(inputs: Asked) -> None:
     """Raise Refused if the whole packaged suite is to run without torch: hundreds of limits would tell one need.
 
     A run of chosen tests may read facts alone, which needs none. torch itself is not loaded.
     """
-    vendor = registry.vendor(asked.vendor) if asked.vendor else None
-    if Circumstances(against=asked.against).narrowed or (vendor and vendor.torch is None) or _has_torch():
+    vendor = registry.vendor(inputs.vendor) if inputs.vendor else None
+    if Circumstances(against=inputs.against).narrowed or (vendor and vendor.torch is None) or _has_torch():
         return
     raise Refused(
         "torch is not installed in this environment, so nothing can be measured; "
@@ -123,7 +123,7 @@ def demand_torch(asked: Asked) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """What was found of a node: its devices, and the terms that they are judged by."""
+    """The node as it was found: its devices, and the terms that they are judged by."""
 
     discovery: Discovery
     terms: Terms
@@ -132,7 +132,7 @@ class Found:
     notes: Sequence[str] = ()
     """Sentences on the devices, for the record."""
     against: Sequence[Against] = ()
-    """What stands against an acceptance before anything is measured."""
+    """The objections to an acceptance before anything is measured."""
 
     @property
     def names(self) -> Names:
@@ -159,120 +159,121 @@ class Found:
         """
         size = str(request_of(collective, {}, None, self.terms.sku).conditions["size"])
         smaller = min(size, OTHERS_SIZE, key=in_bytes)
-        sizes = {each: [smaller if place else size] for place, each in enumerate(OPERATIONS)}
+        sizes = {operation: [smaller if index else size] for index, operation in enumerate(OPERATIONS)}
         for metric, limit in self.terms.limits.items():
             counts = self.terms.level != "quick" or "quick" in limit.levels
             if counts and finder_of(metric) is declaration_for(collective):
                 sizes[parse(metric).probe].append(parse(metric).size)
-        return [(operation, each) for operation, found in sizes.items() for each in dict.fromkeys(found)]
+        return [(operation, value) for operation, values in sizes.items() for value in dict.fromkeys(values)]
 
 
-def find(asked: Asked, pool: WorkerPool, output: Path | None = None) -> Found:
+def find(inputs: Asked, pool: WorkerPool, output: Path | None = None) -> Found:
     """Discover the devices through the sensor of `pool`, settle the terms, and choose the devices of the run.
 
     The log of the sensor is below `output`. Earlier records beside it reveal accelerators that have vanished. Raises
     Refused.
     """
-    found = settled(asked, discover(asked, pool, output), output)
-    if output and found.terms.doubt and not (asked.node or found.discovery.container):  # which may not be given all
-        found = remembered(found, earlier_records.read(output, asked.options.launch).newest_of(node_name()))
-    found = chosen(found, asked.options.devices)
-    terms.refuse_divided(found.devices, found.terms.platform)
-    pool.hold(found.devices)
-    return found
+    target = settled(inputs, discover(inputs, pool, output), output)
+    if output and target.terms.doubt and not (inputs.node or target.discovery.container):  # which may not be given all
+        target = remembered(target, earlier_records.read(output, inputs.options.launch).newest_of(node_name()))
+    target = chosen(target, inputs.options.devices)
+    terms.refuse_divided(target.devices, target.terms.platform)
+    pool.hold(target.devices)
+    return target
 
 
-def discover(asked: Asked, pool: WorkerPool, output: Path | None = None) -> Discovery:
+def discover(inputs: Asked, pool: WorkerPool, output: Path | None = None) -> Discovery:
     """Discover the devices through the sensor of `pool`, whose log is below `output`."""
-    processes = simulation.processes(asked.node, pool.meeting, asked.elapsed) if asked.node else REAL
+    processes = simulation.processes(inputs.node, pool.meeting, inputs.elapsed) if inputs.node else REAL
     pool.begin(processes, output / record.LOGS if output else None)
-    return discovered(pool.sensor.discover(asked.vendor), asked.vendor)
+    return discovered(pool.sensor.discover(inputs.vendor), inputs.vendor)
 
 
-def settled(asked: Asked, discovery: Discovery, output: Path | None = None) -> Found:
+def settled(inputs: Asked, discovery: Discovery, output: Path | None = None) -> Found:
     """Settle the terms by what was discovered, for all devices. Raises Refused.
 
     Where no SKU is named, accelerators that an earlier record beside `output` holds and that are missing now are a
     problem: the CPU is not judged instead.
     """
-    options, node, boards, against = asked.options, asked.node, asked.boards, asked.against
-    alone = not asked.named and output and not node and not any(map(is_accelerator, discovery.devices))
-    earlier = earlier_records.read(output, options.launch) if output and alone else None
+    options, node, boards, against = inputs.options, inputs.node, inputs.boards, inputs.against
+    cpu_only = not inputs.named and output and not node and not any(map(is_accelerator, discovery.devices))
+    earlier = earlier_records.read(output, options.launch) if output and cpu_only else None
     if earlier and (missing := earlier.last_accelerators(node_name())):
         problem = Problem("accelerator", "device", missing)
         if container := discovery.container:  # which may simply not have been given them
             problem = Problem("accelerator", "need", f"{missing}, in a container ({container})")
         discovery = Discovery(problems=[problem])
-    sku = asked.named or terms.sku_of(discovery.devices, options.prefix)
-    usual = node.platform.name if node and not options.sku else AUTO
+    sku = inputs.named or terms.sku_of(discovery.devices, options.prefix)
+    default = node.platform.name if node and not options.sku else AUTO
     listed = (boards.sha256, bool(boards.by_node)) if boards else None
-    judged = asked.wanted.settled(sku, discovery.devices, platform=usual, listed=listed)
-    judged = replace(judged, diagnosed=options.diag is not None)
+    node_terms = inputs.wanted.settled(sku, discovery.devices, platform=default, listed=listed)
+    node_terms = replace(node_terms, diagnosed=options.diag is not None)
     if sku is None:
-        return Found(discovery, judged, judged.devices, (), (*against, Against("unasked", "no SKU was recognised")))
-    notes = _notes(sku, discovery.devices, judged.devices)
-    if asked.wanted.platform != AUTO or node:
-        name = judged.platform.name
+        against.append(Against("unasked", "no SKU was recognised"))
+        return Found(discovery, node_terms, node_terms.devices, (), against)
+    notes = _notes(sku, discovery.devices, node_terms.devices)
+    if inputs.wanted.platform != AUTO or node:
+        name = node_terms.platform.name
         part = name not in sku.platforms and name.startswith((SLICE, GUEST_SLICE))
         discovery = replace(discovery, expected_by=f"platform {name}", part=part)
     if options.sku == AUTO:
         against.append(Against("unasked", f"SKU {sku.name} was recognised, not named"))
-    if judged.doubt:
-        against.append(Against("run", judged.doubt))
-    if not judged.accelerator:
+    if node_terms.doubt:
+        against.append(Against("run", node_terms.doubt))
+    if not node_terms.accelerator:
         against.append(Against("unasked", f"a {registry.vendor(sku.vendor).title} is not an accelerator"))
-    return Found(discovery, judged, judged.devices, notes, against)
+    return Found(discovery, node_terms, node_terms.devices, notes, against)
 
 
-def remembered(found: Found, before: Summary | None) -> Found:
+def remembered(target: Found, earlier: Summary | None) -> Found:
     """Expect the devices of the newest earlier run of the node, if these were more of the same product."""
-    sku, count = found.terms.sku, len(found.terms.devices)
-    if sku is None or before is None or before.sku != sku.name or len(before.devices) <= count:
-        return found
-    platform = sku.platform_named(before.terms.get("platform", "")) or next(iter(sku.platforms.values()))
-    held = f"the earlier record {before.path} of this node holds {len(before.devices)} devices"
+    sku, count = target.terms.sku, len(target.terms.devices)
+    if sku is None or earlier is None or earlier.sku != sku.name or len(earlier.devices) <= count:
+        return target
+    platform = sku.platform_named(earlier.terms.get("platform", "")) or next(iter(sku.platforms.values()))
+    basis = f"the earlier record {earlier.path} of this node holds {len(earlier.devices)} devices"
     return replace(
-        found,
-        terms=replace(found.terms, platform=platform),
-        discovery=replace(found.discovery, expected_by=held),
-        notes=[*found.notes, f"{held}, {count} are found now"],
+        target,
+        terms=replace(target.terms, platform=platform),
+        discovery=replace(target.discovery, expected_by=basis),
+        notes=[*target.notes, f"{basis}, {count} are found now"],
     )
 
 
-def chosen(found: Found, entries: Sequence[str]) -> Found:
+def chosen(target: Found, entries: Sequence[str]) -> Found:
     """Keep the devices that the user chose. The number of expected devices does not change. Raises Refused."""
-    devices, every, against = found.devices, found.terms.devices, [*found.against]
-    for by, names in terms.choices(entries, every).items():
-        kept = terms.chosen(every, names, by)
-        devices = [device for device in devices if device in kept]
-        if len(kept) < len(every):
-            against.append(Against("filter", f"{by} chose {len(kept)} of {len(every)} devices"))
-    return replace(found, devices=devices, against=against)
+    devices, all_devices, against = target.devices, target.terms.devices, [*target.against]
+    for option, names in terms.choices(entries, all_devices).items():
+        selection = terms.chosen(all_devices, names, option)
+        devices = [device for device in devices if device in selection]
+        if len(selection) < len(all_devices):
+            against.append(Against("filter", f"{option} chose {len(selection)} of {len(all_devices)} devices"))
+    return replace(target, devices=devices, against=against)
 
 
-def planned(found: Found) -> Found:
-    """Return what is planned for: the devices that the platform expects where none is found, as on a login node."""
-    sku = found.terms.sku
-    if found.devices or sku is None:
-        return found
+def planned(target: Found) -> Found:
+    """Return the node of a plan, with the devices that the platform expects where none is found, as on a login node."""
+    sku = target.terms.sku
+    if target.devices or sku is None:
+        return target
     vendor, model = registry.vendor(sku.vendor), f"{sku.name} (expected; none is here)"
     devices = [
         Device(f"expected device {index}", index, vendor.name, model, called=vendor.short_name)
-        for index in range(max(1, found.terms.expected_devices))
+        for index in range(max(1, target.terms.expected_devices))
     ]
-    return replace(found, devices=devices, against=[*found.against, Against("run", "there is no device here")])
+    return replace(target, devices=devices, against=[*target.against, Against("run", "there is no device here")])
 
 
 def discovered(answer: Message, vendor: str | None) -> Discovery:
-    """Return what the sensor answered to a discovery. If it failed, the driver is reported as a problem."""
+    """Return the sensor's answer to a discovery. If it failed, the driver is reported as a problem."""
     problems = []
-    for stated in answer.get("problems", []):
-        trouble = reported_trouble(stated, "the sensor")
-        problems.append(Problem(stated["driver"], trouble.kind, trouble.reason, stated["shown"]))
-    if failed := answer.get("trouble"):
+    for problem in answer.get("problems", []):
+        trouble = reported_trouble(problem, "the sensor")
+        problems.append(Problem(problem["driver"], trouble.kind, trouble.reason, problem["shown"]))
+    if failure := answer.get("trouble"):
         # one that ends by itself does so for want of threads or memory: no driver does that
-        kind: TroubleKind = "device" if failed.kind == "device" and not failed.exited else "need"
-        problems = [Problem(vendor or "unknown", kind, f"the management library failed: {failed.reason}")]
+        kind: TroubleKind = "device" if failure.kind == "device" and not failure.exited else "need"
+        problems = [Problem(vendor or "unknown", kind, f"the management library failed: {failure.reason}")]
     devices = tuple(Device(**fields) for fields in answer.get("devices", []))
     return Discovery(devices, problems, answer.get("shown", []), answer.get("container", ""))
 
@@ -283,18 +284,18 @@ def is_accelerator(device: Device) -> bool:
 
 
 def _has_torch() -> bool:
-    """Return True if torch can be found. An import hook may raise instead of finding nothing."""
+    """Return True if torch can be found, without loading it."""
     try:
         return importlib.util.find_spec("torch") is not None
-    except ImportError:
+    except ImportError:  # of an import hook, which may raise instead of finding nothing
         return False
 
 
-def _notes(sku: Sku, found: Sequence[Device], judged: Sequence[Device]) -> list[str]:
+def _notes(sku: Sku, devices: Sequence[Device], accelerators: Sequence[Device]) -> list[str]:
     """Return sentences on display adapters that are left out, and on devices that are known by all but their name."""
-    left = [f"{device.name} ({device.model or device.pci_id})" for device in found if device not in judged]
-    renamed = sorted({device.model for device in judged if sku.renames(device)})
+    adapters = [f"{device.name} ({device.model or device.pci_id})" for device in devices if device not in accelerators]
+    new_names = sorted({device.model for device in accelerators if sku.renames(device)})
     return [
-        *([f"{', '.join(left)}: drives a display and is left out"] if left else []),
-        *(f"{name} is no name of {sku.name}: PCI id, compute units and memory say what it is" for name in renamed),
+        *([f"{', '.join(adapters)}: drives a display and is left out"] if adapters else []),
+        *(f"{name} is no name of {sku.name}: PCI id, compute units and memory say what it is" for name in new_names),
     ]

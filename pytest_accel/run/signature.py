@@ -28,9 +28,9 @@ from pytest_accel.run.record_files import RecordFiles
 from pytest_accel.run.statement import STATEMENT, SUMS
 
 NAMESPACE = "accel-record"
-"""What the signature is for: ssh-keygen refuses one that was made for anything else."""
+"""The namespace of the signature: ssh-keygen refuses one that was made for another."""
 SECONDS = 60.0
-"""How long ssh-keygen may take; a key on a token waits for a touch."""
+"""Seconds that ssh-keygen may take; a key on a token waits for a touch."""
 
 
 class NotSigned(WrongUse):
@@ -39,7 +39,7 @@ class NotSigned(WrongUse):
 
 @dataclass(frozen=True)
 class Verification:
-    """What a signed record proves. It is proven if there is no objection."""
+    """The result of verifying a signed record. It is proven if there is no objection."""
 
     signer: str
     """The name of the signer in the list of signers; empty if no key of the list signed the sums."""
@@ -60,10 +60,10 @@ def sign(path: Path, key: Path, *, ask: bool) -> Path:
         if run.objections:
             raise BadFile(f"{run.path}: is not signed: {run.objections[0]}")
         sums = statement.sums_of_files(run, files)
-    stated = statement.text_of(run, sums)
-    text = statement.sums(sums, stated)
-    made = _signature(text.encode(), key, ask=ask)
-    for name, content in {STATEMENT: stated, SUMS: text, f"{SUMS}.sig": made}.items():
+    statement_text = statement.text_of(run, sums)
+    text = statement.sums(sums, statement_text)
+    signature = _signature(text.encode(), key, ask=ask)
+    for name, content in {STATEMENT: statement_text, SUMS: text, f"{SUMS}.sig": signature}.items():
         record.replace_file(run.path.absolute().with_name(name), content)
     return run.path.absolute().with_name(f"{SUMS}.sig")
 
@@ -81,12 +81,12 @@ def demand_key(key: Path) -> None:
 
 def _signature(data: bytes, key: Path, *, ask: bool) -> str:
     """Return the signature over some bytes. Raises NotSigned."""
-    done = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, data=data, ask=ask)
-    if done.returncode:
-        said = " ".join(done.stderr.decode(errors="replace").split()) or "it says nothing"
+    process = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, data=data, ask=ask)
+    if process.returncode:
+        output = " ".join(process.stderr.decode(errors="replace").split()) or "it says nothing"
         hint = "" if ask else "; a key with a passphrase signs through ssh-agent: name its public key"
-        raise NotSigned(f"{key}: ssh-keygen cannot sign with it: {said}{hint}")
-    return done.stdout.decode()
+        raise NotSigned(f"{key}: ssh-keygen cannot sign with it: {output}{hint}")
+    return process.stdout.decode()
 
 
 def _ssh_keygen(action: str, *words: str, data: bytes = b"", ask: bool = False) -> subprocess.CompletedProcess[bytes]:
@@ -121,69 +121,70 @@ class Trust:
 
 
 def verify(files: RecordFiles, trust: Trust, run: Run | None = None) -> Verification:
-    """Return what a signed record proves; `run` is the record where it was read from these files already.
+    """Return the verification of a signed record; `run` is the record where it was read from these files already.
 
     Raises BadFile if there is no list of signers, and for a record under another name.
     """
     demand_name(files.path)
     try:
         data, signed = files.read(SUMS), files.read(f"{SUMS}.sig")
-        stated = statement.sums_of(untrusted.decode(data, SUMS))
+        sums = statement.sums_of(untrusted.decode(data, SUMS))
     except BadFile as bad:
         return Verification("", [f"the record is not signed: {bad}"])
-    who, why = _signer(data, signed, trust)
-    objections = [f"{SUMS}.sig: {why}"] if why else []
+    signer, problem = _signer(data, signed, trust)
+    objections = [f"{SUMS}.sig: {problem}"] if problem else []
     try:
         run = run or record.read_from(files)
     except BadFile as bad:
-        return Verification(who, [*objections, str(bad)])
+        return Verification(signer, [*objections, str(bad)])
     names = [STATEMENT, *statement.names_of(run, files)]
-    objections += [f"{SUMS} has no line for {name}" for name in names if name not in stated]
-    differ = (name for name, sha256 in stated.items() if files.sha256(name) != sha256)
-    objections += [f"{name} is not the file that was signed" for name in differ]
+    objections += [f"{SUMS} has no line for {name}" for name in names if name not in sums]
+    mismatches = (name for name, sha256 in sums.items() if files.sha256(name) != sha256)
+    objections += [f"{name} is not the file that was signed" for name in mismatches]
     objections += run.objections
-    wanted = statement.text_of(run, {name: sha256 for name, sha256 in stated.items() if name != STATEMENT})
-    if not _is_statement(files, wanted):
+    # the statement follows from the record, so it is made anew and compared
+    expected = statement.text_of(run, {name: sha256 for name, sha256 in sums.items() if name != STATEMENT})
+    if not _is_statement(files, expected):
         objections.append(f"{STATEMENT} does not follow from the record")
     if run.judged_from or ("follows" in run.info and run.result is not Result.REJECTED):
         objections.append(f"it is {'judged again' if run.judged_from else 'one run of a series'}, and accepts nothing")
-    given = run.info.get("nonce", "")
-    if trust.nonce is not None and given != trust.nonce:
-        objections.append(f"the run was given {f'the nonce {given!r}' if given else 'no nonce'}, not {trust.nonce!r}")
-    return Verification(who, objections, run)
+    nonce = run.info.get("nonce", "")
+    if trust.nonce is not None and nonce != trust.nonce:
+        objections.append(f"the run was given {f'the nonce {nonce!r}' if nonce else 'no nonce'}, not {trust.nonce!r}")
+    return Verification(signer, objections, run)
 
 
 def _signer(data: bytes, signature: bytes, trust: Trust) -> tuple[str, str]:
-    """Return who signed some bytes, by a line of the list; if that is empty, also why nobody who is trusted did.
+    """Return the signer of some bytes, by a line of the list; if that is empty, also the reason why none is trusted.
 
     A key may have several lines, each for a purpose of its own. ssh-keygen names the first one, so that this is taken
     away where it does not hold.
     """
-    why = f"no key of {trust.signers} made this signature, or it is not valid today"
-    more = ["-r", str(trust.revoked)] if trust.revoked else []
+    problem = f"no key of {trust.signers} made this signature, or it is not valid today"
+    revocation = ["-r", str(trust.revoked)] if trust.revoked else []
     lines = untrusted.read_text(trust.signers).split("\n")  # as ssh-keygen does; str.splitlines knows other ends
     with tempfile.TemporaryDirectory(prefix="accel-verify-") as folder:
         of_signature, of_lines = Path(folder, "signature"), Path(folder, "signers")
         of_signature.write_bytes(signature)
-        known = ["-f", str(of_lines), "-s", str(of_signature)]
+        words = ["-f", str(of_lines), "-s", str(of_signature)]
         while lines:
             of_lines.write_text("\n".join(lines) + "\n", encoding="utf-8")
-            names = _listed(known) if trust.signer is None else [trust.signer]
-            for name in sorted(names, key=_is_pattern):
-                done = _ssh_keygen("verify", *known, "-I", name, "-n", NAMESPACE, *more, data=data)
-                if not done.returncode:
+            names = _listed(words) if trust.signer is None else [trust.signer]
+            for name in sorted(names, key=_is_pattern):  # names first: a pattern names nobody
+                process = _ssh_keygen("verify", *words, "-I", name, "-n", NAMESPACE, *revocation, data=data)
+                if not process.returncode:
                     return (f"a key that is listed for {','.join(names)}" if _is_pattern(name) else name), ""
-                said = (done.stderr + done.stdout).decode(errors="replace")
-                why = f"ssh-keygen refuses it{' (is the key revoked?)' if more else ''}: {' '.join(said.split())}"
-            others = [line for line in lines if _names_in(line) != ",".join(names)]
-            lines = [] if trust.signer or len(others) == len(lines) else others
-    return "", why
+                output = " ".join((process.stderr + process.stdout).decode(errors="replace").split())
+                problem = f"ssh-keygen refuses it{' (is the key revoked?)' if revocation else ''}: {output}"
+            remaining = [line for line in lines if _names_in(line) != ",".join(names)]
+            lines = [] if trust.signer or len(remaining) == len(lines) else remaining
+    return "", problem
 
 
-def _listed(known: Sequence[str]) -> list[str]:
+def _listed(words: Sequence[str]) -> list[str]:
     """Return the names and patterns of the first line of a list whose key made a signature; empty if there is none."""
-    found = _ssh_keygen("find-principals", *known)
-    return [] if found.returncode else found.stdout.decode(errors="replace").splitlines()
+    process = _ssh_keygen("find-principals", *words)
+    return [] if process.returncode else process.stdout.decode(errors="replace").splitlines()
 
 
 def _is_pattern(name: str) -> bool:
@@ -197,9 +198,9 @@ def _names_in(line: str) -> str:
     return line[1:].partition('"')[0] if line.startswith('"') else line.partition(" ")[0].partition("\t")[0]
 
 
-def _is_statement(files: RecordFiles, wanted: str) -> bool:
+def _is_statement(files: RecordFiles, expected: str) -> bool:
     """Return True if the statement beside a record says what is wanted."""
     try:
-        return bool(untrusted.parse_json(files.read(STATEMENT), STATEMENT) == json.loads(wanted))
+        return bool(untrusted.parse_json(files.read(STATEMENT), STATEMENT) == json.loads(expected))
     except BadFile:
         return False

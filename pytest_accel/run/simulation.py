@@ -30,47 +30,47 @@ SETTLE_STEP = 0.2
 
 
 def node(
-    asked: str | None, launch: Launch | None = None, root: Path = Path("/"), option: str = "--accel-simulate"
+    value: str | None, launch: Launch | None = None, root: Path = Path("/"), option: str = "--accel-simulate"
 ) -> SimulatedNode | None:
     """Return the simulated node that the value of an option asks for, None without one.
 
     Raises Refused for a wrong node file, a missing library, or a machine that has accelerators.
     """
-    if asked is None:
+    if value is None:
         return None
     _demand_no_accelerator(option, root)
     with refusing(option):
-        found = nodes.load(asked)
-    vendor = registry.vendor(found.sku.vendor)
+        simulated = nodes.load(value)
+    vendor = registry.vendor(simulated.sku.vendor)
     if not importlib.util.find_spec(vendor.library):
         raise Refused(f"{option}: a simulated {vendor.title} node needs {vendor.library}: {vendor.install}")
     if not launch or not launch.shared:
-        return found
+        return simulated
     # The nodes of a job that simulate one file differ as real ones do: in serials, UUIDs, and a part of every figure.
-    seed = int.from_bytes(hashlib.sha256(f"{found.seed}/{launch.node}".encode()).digest()[:4], "big")
-    return dataclasses.replace(found, seed=seed)
+    seed = int.from_bytes(hashlib.sha256(f"{simulated.seed}/{launch.node}".encode()).digest()[:4], "big")
+    return dataclasses.replace(simulated, seed=seed)
 
 
-def cluster(asked: str, root: Path = Path("/")) -> tuple[SimulatedCluster, SimulatedNode]:
+def cluster(value: str, root: Path = Path("/")) -> tuple[SimulatedCluster, SimulatedNode]:
     """Return the simulated cluster of a fabric run, and a healthy node of it. Raises Refused as `node` does."""
     option = "--accel-simulate"
     _demand_no_accelerator(option, root)
     with refusing(option):
-        found = load_cluster(asked)
-    return found, SimulatedNode(found.source, found.sku, found.asked, found.platform, found.seed)
+        loaded = load_cluster(value)
+    return loaded, SimulatedNode(loaded.source, loaded.sku, loaded.asked, loaded.platform, loaded.seed)
 
 
-def fabric(cluster: SimulatedCluster, asked: Fabric) -> Fabric:
+def fabric(cluster: SimulatedCluster, plan: Fabric) -> Fabric:
     """Return the fabric run of a simulated cluster, by the terms and floors that were asked for."""
-    return run_simulated(cluster, asked)
+    return run_simulated(cluster, plan)
 
 
 def _demand_no_accelerator(option: str, root: Path) -> None:
     """Raise Refused on a machine that has accelerators."""
-    if shown := hints(root):
+    if matches := hints(root):
         raise Refused(
-            f"{option}: this machine has accelerators ({shown[0].driver} at {shown[0].where}"
-            f"{', ...' * (len(shown) > 1)}); simulate on a machine that has none"
+            f"{option}: this machine has accelerators ({matches[0].driver} at {matches[0].where}"
+            f"{', ...' * (len(matches) > 1)}); simulate on a machine that has none"
         )
 
 
@@ -92,11 +92,11 @@ def processes(node: SimulatedNode, folder: Path, elapsed: float = 0.0) -> Proces
 
 def model(node: SimulatedNode, folder: Path, elapsed: float = 0.0) -> dict[str, Any]:
     """Return the model of the node as a message to every process, and create the file in `folder` that they share."""
-    found = model_of(node, time.time() - elapsed, str(folder / "board"))
-    board = SharedState(folder / "board", found.devices)
-    for place in range(found.devices):
-        board.write(place, now=elapsed)
-    return dataclasses.asdict(found)
+    node_model = model_of(node, time.time() - elapsed, str(folder / "board"))
+    board = SharedState(folder / "board", node_model.devices)
+    for index in range(node_model.devices):
+        board.write(index, now=elapsed)
+    return dataclasses.asdict(node_model)
 
 
 def for_record(node: SimulatedNode, elapsed: float = 0.0) -> dict[str, Any]:

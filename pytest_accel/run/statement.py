@@ -1,8 +1,7 @@
 """The signed statement on a record, in the form of in-toto, and the sums of all files of the record.
 
 `statement.json` is an in-toto Statement v1 with a predicate of ours. `SHA256SUMS` covers it, the record and what lies
-beside it; its signature is the one of the whole folder. What the statement says follows from the record, so that
-whoever verifies one makes it anew and compares.
+beside it; its signature is the one of the whole folder.
 """
 
 from __future__ import annotations
@@ -43,54 +42,55 @@ def names_of(run: Run, files: RecordFiles) -> list[str]:
 
 def sums_of_files(run: Run, files: RecordFiles) -> dict[str, str]:
     """Return the SHA-256 of the files of a record, by name. Raises BadFile."""
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for name in names_of(run, files):
         if not (sha256 := files.sha256(name)):
             raise BadFile(f"{files.path.with_name(name)}: cannot be read, so that it cannot be signed")
-        found[name] = sha256
-    return found
+        hashes[name] = sha256
+    return hashes
 
 
 def text_of(run: Run, files: Mapping[str, str]) -> str:
     """Return the text of the statement on a record; `files` are the sums of its files by name."""
-    subjects = [{"name": name, "digest": {"sha256": each}} for name, each in files.items()]
+    subjects = [{"name": name, "digest": {"sha256": sha256}} for name, sha256 in files.items()]
     content = {"_type": TYPE, "subject": subjects, "predicateType": PREDICATE, "predicate": _acceptance(run)}
     return json.dumps(content, indent=1) + "\n"
 
 
 def _acceptance(run: Run) -> dict[str, Any]:
     """Return the predicate: who was judged as what, when, by what, and with which result."""
-    made = run.info
+    info = run.info
+    devices = [{"name": device.name, "serial": device.serial or "", "uuid": device.uuid} for device in run.devices]
     return {
         "verdict": Result.words(run.result, "NONE"),
         "closingLine": run.closing.line,
         "exitStatus": run.closing.exit,
         "simulated": run.simulated,
-        "nonce": made.get("nonce", ""),
-        "started": made.get("started", ""),
-        "ended": made.get("ended", ""),
-        "host": made.get("host", ""),
+        "nonce": info.get("nonce", ""),
+        "started": info.get("started", ""),
+        "ended": info.get("ended", ""),
+        "host": info.get("host", ""),
         "sku": run.sku.get("name", ""),
-        "platform": made.get("platform", ""),
-        "level": made.get("level", ""),
+        "platform": info.get("platform", ""),
+        "level": info.get("level", ""),
         "thresholds": dict(run.sku.get("files", {})),
-        "devices": [{"name": each.name, "serial": each.serial or "", "uuid": each.uuid} for each in run.devices],
+        "devices": devices,
         "software": {"pytest_accel": run.software.get("pytest_accel", "")},
     }
 
 
 def sums(files: Mapping[str, str], text: str) -> str:
     """Return the text of SHA256SUMS, as `sha256sum -c` reads it, over files and a statement about to be written."""
-    every = {**files, STATEMENT: hashlib.sha256(text.encode()).hexdigest()}
-    return "".join(f"{each}  {name}\n" for name, each in every.items())
+    hashes = {**files, STATEMENT: hashlib.sha256(text.encode()).hexdigest()}
+    return "".join(f"{sha256}  {name}\n" for name, sha256 in hashes.items())
 
 
 def sums_of(text: str) -> dict[str, str]:
     """Return the sums that the text of a file SHA256SUMS states, by the name of the file. Raises BadFile."""
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for number, line in enumerate(text.removesuffix("\n").split("\n"), 1):
         match = LINE.fullmatch(line)
-        if not match or match[2] in found:
+        if not match or match[2] in hashes:
             raise BadFile(f"{SUMS}, line {number}: is not a SHA-256, two spaces and the name of another file beside it")
-        found[match[2]] = match[1]
-    return found
+        hashes[match[2]] = match[1]
+    return hashes

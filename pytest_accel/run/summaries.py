@@ -20,24 +20,24 @@ DIGITS = 6
 
 def summary(run: Run) -> Summary:
     """Return the summary of a run."""
-    made, closing = run.info, run.closing
-    unjudged = {(each.metric, each.subject) for each in run.verdicts if each.status is Status.UNMEASURED}
+    info, closing = run.info, run.closing
+    unjudged = {(verdict.metric, verdict.subject) for verdict in run.verdicts if verdict.status is Status.UNMEASURED}
     return Summary(
-        started=made.get("started", ""),
-        host=made.get("host", ""),
-        job=made["launcher"].job if "launcher" in made else "",
+        started=info.get("started", ""),
+        host=info.get("host", ""),
+        job=info["launcher"].job if "launcher" in info else "",
         state=run.state,
         line=closing.line,
         result=closing.result,
         exit=closing.exit if closing.exit >= 0 else None,
         filtered=bool(run.circumstances and run.circumstances.narrowed),
         sku=run.sku.get("name", ""),
-        terms=terms_of(made.get("level", ""), made.get("platform", ""), run.software),
-        simulated=bool(made.get("simulated")),
+        terms=terms_of(info.get("level", ""), info.get("platform", ""), run.software),
+        simulated=bool(info.get("simulated")),
         judged_again=bool(run.judged_from),
-        devices=[_identity(each) for each in run.devices],
+        devices=[_identity(device) for device in run.devices],
         rejected=run.rejected,
-        marked=sorted({each.subject for each in run.verdicts if each.rejects and not each.by_own_limit}),
+        marked=sorted({verdict.subject for verdict in run.verdicts if verdict.rejects and not verdict.by_own_limit}),
         figures=plausible(_figures(run.measurements, unjudged)) if run.finished else {},
         path=run.path,
     )
@@ -55,12 +55,12 @@ def _figures(measurements: Iterable[Measurement], unjudged: Container[tuple[str,
     `unjudged` are those that no verdict could judge, such as an implausible value.
     """
     figures: dict[str, dict[str, float]] = {}
-    before: object = None
+    previous: object = None
     name = ""
-    for one in measurements:
-        if kept(one) and value_of(one) > 0 and (one.metric, one.subject) not in unjudged:
-            method = one.metric, one.unit, one.conditions
-            name = name if method == before else key(one)  # like devices follow each other
-            figures.setdefault(name, {})[one.subject] = float(f"{one.value:.{DIGITS}g}")
-            before = method
+    for attempt in measurements:
+        if kept(attempt) and value_of(attempt) > 0 and (attempt.metric, attempt.subject) not in unjudged:
+            method = attempt.metric, attempt.unit, attempt.conditions
+            name = name if method == previous else key(attempt)  # like devices follow each other
+            figures.setdefault(name, {})[attempt.subject] = float(f"{attempt.value:.{DIGITS}g}")
+            previous = method
     return figures

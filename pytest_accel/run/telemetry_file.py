@@ -60,15 +60,15 @@ def pack(path: Path) -> Path:
 def readings(path: Path) -> Iterator[Mapping[str, Any]]:
     """Yield the readings of a file, in the order in which they were taken. Raises BadFile as `untrusted.lines`.
 
-    A packed file is unpacked on the way. A line that is no reading, such as the last one of a run that was killed, is
-    passed over. More than `MOST_READINGS` lines raise BadFile, too.
+    A packed file is unpacked on the way. A line that is no reading is passed over. More than `MOST_READINGS` lines
+    raise BadFile, too.
     """
-    for place, line in enumerate(untrusted.lines(path)):
-        if place >= MOST_READINGS:
+    for index, line in enumerate(untrusted.lines(path)):
+        if index >= MOST_READINGS:
             raise BadFile(f"{path.name}: holds more than {MOST_READINGS:,} readings, which are not looked through")
         try:
             reading = json.loads(line)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError):  # such as the last line of a run that was killed
             continue
         if isinstance(reading, dict):
             yield reading
@@ -107,15 +107,15 @@ class Telemetry:
                 self._file.close()
             self._file = None
 
-    def give_up(self, why: str) -> bool:
-        """Empty and remove the side file, for the reason `why`; return False if there is none.
+    def give_up(self, reason: str) -> bool:
+        """Empty and remove the side file, for a `reason`; return False if there is none.
 
         The readings in memory stay, so that the run goes on, and so do their summaries in the record.
         """
         if self._side is None or self.given_up:
             return False
         self.close()
-        self.given_up, self.problem = True, f"{self._side}: {why}"
+        self.given_up, self.problem = True, f"{self._side}: {reason}"
         try:
             os.truncate(self._side, 0)
             self._side.unlink()
@@ -131,7 +131,7 @@ class Telemetry:
 
     def window(self, uuid: str, start: float, end: float) -> list[dict[str, Any]]:
         """Return the readings of one device from `start` to `end`, both in seconds since the epoch."""
-        return [each for each in self._readings.get(uuid, ()) if start <= each["at"] <= end]
+        return [reading for reading in self._readings.get(uuid, ()) if start <= reading["at"] <= end]
 
 
 def _open(path: Path) -> IO[str]:

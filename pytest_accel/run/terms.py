@@ -43,7 +43,7 @@ def refusing(words: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a node is judged by, and its devices.
+    """The terms that a node is judged by, and its devices.
 
     `listed` are the hash of the packing list that the devices have to be on and whether it names nodes, None without a
     list. `named` is True if the user named the SKU.
@@ -65,14 +65,14 @@ class Terms:
     def limits(self) -> dict[str, Limit]:
         """Every limit of the SKU on the platform, and the limits on the inventory, by metric."""
         emulated = requirements.passed_through(self.devices)
-        made = requirements.limits(self.sku, self.platform, self.expected_devices, emulated_ports=emulated)
-        made = {metric: limit.at_level(self.level) for metric, limit in made.items()}
+        limits = requirements.limits(self.sku, self.platform, self.expected_devices, emulated_ports=emulated)
+        limits = {metric: limit.at_level(self.level) for metric, limit in limits.items()}
         if self.listed:
-            made |= delivery.limits(self.listed[0], self.sku, names_nodes=self.listed[1])
-        stated = made.get(diagnostics.METRIC)
-        if self.diagnosed and self.sku and not (stated and self.level in stated.levels and not stated.warns):
-            made[diagnostics.METRIC] = diagnostics.OF_GIVEN
-        return made
+            limits |= delivery.limits(self.listed[0], self.sku, names_nodes=self.listed[1])
+        limit = limits.get(diagnostics.METRIC)
+        if self.diagnosed and self.sku and not (limit and self.level in limit.levels and not limit.warns):
+            limits[diagnostics.METRIC] = diagnostics.OF_GIVEN
+        return limits
 
     @cached_property
     def required(self) -> dict[str, Limit]:
@@ -108,13 +108,13 @@ class Terms:
         ready = readiness.Readiness(sku, platform, [level], software) if sku else None
         not_judged = ready.not_judged if ready else []
         floors = [floor_in_force(limit, software) for limit in limits.values() if level in limit.levels]
-        left = {readiness.required_part(floor.bound.metric) for floor in floors if floor.bound.bounded}
-        if ready and readiness.HOST_LINK not in left and ready.floors[readiness.HOST_LINK]:
+        parts = {readiness.required_part(floor.bound.metric) for floor in floors if floor.bound.bounded}
+        if ready and readiness.HOST_LINK not in parts and ready.floors[readiness.HOST_LINK]:
             not_judged = [readiness.HOST_LINK, *not_judged]  # the devices turned out to be in a virtual machine
-        against = [Against("file", why)] if (why := requirements.unfit(sku, platform, level, software)) else []
-        own = sku.calibrated_from if sku and any(floor.basis is Basis.OWN for floor in floors) else ()
-        if behind := spanned([device.name for device in self.devices if device.uuid in own]):
-            against.append(Against("floors", f"floors come from these devices: {behind}"))
+        against = [Against("file", reason)] if (reason := requirements.unfit(sku, platform, level, software)) else []
+        calibrated = sku.calibrated_from if sku and any(floor.basis is Basis.OWN for floor in floors) else ()
+        if sources := spanned([device.name for device in self.devices if device.uuid in calibrated]):
+            against.append(Against("floors", f"floors come from these devices: {sources}"))
         subjects = [*(device.uuid for device in self.devices), *missing]
         return replace(
             of_run,
@@ -175,8 +175,8 @@ class Wanted:
         if self.platform != AUTO:
             platform = self.platform
         devices = sku.accelerators(devices)
-        found, doubt = platform_of(sku, platform, devices, f"{self.prefix}platform")
-        return Terms(sku, found, level, tuple(devices), listed, self.sku != AUTO, doubt)
+        node_platform, doubt = platform_of(sku, platform, devices, f"{self.prefix}platform")
+        return Terms(sku, node_platform, level, tuple(devices), listed, self.sku != AUTO, doubt)
 
 
 class Unrecognised(Refused):
@@ -198,29 +198,29 @@ def boards(path: Path | None, option: str = "--accel-expect") -> PackingList | N
 def sku_of(devices: Sequence[Device], prefix: str = "--accel-") -> Sku | None:
     """Return the shipped SKU that all `devices` match, None if there is no device.
 
-    Only the shipped files that name the devices are loaded where these are enough: all of them take a second.
     Raises Unrecognised if no SKU matches or more than one does.
     """
     if not devices:
         return None
-    words = {word for each in devices for word in (each.model, each.pci_id or "")}
-    words |= {f"vendor: {each.driver}" for each in devices if not registry.vendor(each.driver).accelerator}
+    words = {word for device in devices for word in (device.model, device.pci_id or "")}
+    words |= {f"vendor: {device.driver}" for device in devices if not registry.vendor(device.driver).accelerator}
+    # first by the shipped files that name the devices: to load all of them takes a second
     if sku := _sole(products_of(devices, words), devices):
         return sku
-    found = products_of(devices)
-    if sku := _sole(found, devices):
+    matches = products_of(devices)
+    if sku := _sole(matches, devices):
         return sku
-    if not any(each.skus for each in found):
+    if not any(product.skus for product in matches):
         refuse_divided(devices, Platform("unknown", None))  # a part of a device is no product of its own
-    raise Unrecognised(f"{prefix}sku=auto: {_unrecognised(found)}")
+    raise Unrecognised(f"{prefix}sku=auto: {_unrecognised(matches)}")
 
 
-def _sole(found: Sequence[Product], devices: Sequence[Device]) -> Sku | None:
+def _sole(matches: Sequence[Product], devices: Sequence[Device]) -> Sku | None:
     """Return the one SKU that all devices match but for display adapters that no SKU matches, None otherwise."""
-    known = [each.skus for each in found if each.skus]
-    if len(known) != 1 or len(known[0]) != 1:
+    candidates = [product.skus for product in matches if product.skus]
+    if len(candidates) != 1 or len(candidates[0]) != 1:
         return None
-    (sku,) = known[0]
+    (sku,) = candidates[0]
     return sku if all(map(sku.recognises, sku.accelerators(devices))) else None
 
 
@@ -233,77 +233,77 @@ def products_of(devices: Sequence[Device], words: Collection[str] = ()) -> list[
         return products.products(devices, loader.load_naming(words) if words else loader.load_shipped())
 
 
-def _unrecognised(found: Sequence[Product]) -> str:
-    """Return why the devices are not of one shipped SKU, and what to do."""
-    most = found[0]
-    if len(found) > 1:
-        return f"the devices are not one product: {products.not_one_product(found)}; name the SKU that they should be"
-    if most.skus:
-        return f"{most.stated} matches several SKUs: {', '.join(sku.name for sku in most.skus)}; name one of them"
+def _unrecognised(matches: Sequence[Product]) -> str:
+    """Return the reason why the devices are not of one shipped SKU, and the remedy."""
+    product = matches[0]
+    if len(matches) > 1:
+        return f"the devices are not one product: {products.not_one_product(matches)}; name the SKU that they should be"
+    if product.skus:
+        return f"{product.stated} matches several SKUs: {', '.join(sku.name for sku in product.skus)}; name one of them"
     remedy = "'pytest-accel discover' prints a threshold file to fill in"
-    return f"no shipped SKU matches {most.stated}; {most.unknown}; {remedy}"
+    return f"no shipped SKU matches {product.stated}; {product.unknown}; {remedy}"
 
 
-def platform_of(sku: Sku, wanted: str, devices: Sequence[Device], option: str) -> tuple[Platform, str | None]:
+def platform_of(sku: Sku, name: str, devices: Sequence[Device], option: str) -> tuple[Platform, str | None]:
     """Return the platform, and why it is uncertain (None if it was named or is the usual one).
 
     Raises Refused for a platform that the SKU's file does not define.
     """
-    if wanted == AUTO:
-        platform, usual = expected_platform(sku, devices)
+    if name == AUTO:
+        platform, certain = expected_platform(sku, devices)
         if platform.guest:  # whose, and so on which network, nothing tells
             platform = replace(platform, fabric={})
-        return platform, None if usual else f"platform {platform.name} was recognised by its device count, not named"
-    named = sku.platform_named(wanted)
-    if named is None:
+        return platform, None if certain else f"platform {platform.name} was recognised by its device count, not named"
+    choice = sku.platform_named(name)
+    if choice is None:
         names = ", ".join(sku.platform_names)
-        raise Refused(f"{option}: {sku.name} has no platform '{wanted}'; choose from {names}")
-    if named.virtual and (whole := partitions.whole(devices, sku)):
+        raise Refused(f"{option}: {sku.name} has no platform '{name}'; choose from {names}")
+    if choice.virtual and (whole_devices := partitions.whole(devices, sku)):
         raise Refused(
-            f"{option}: {named.name} is for virtual functions, whose memory the host watches; "
-            f"{whole[0].name} is a whole device ({whole[0].pci_id})"
+            f"{option}: {choice.name} is for virtual functions, whose memory the host watches; "
+            f"{whole_devices[0].name} is a whole device ({whole_devices[0].pci_id})"
         )
-    return named, None
+    return choice, None
 
 
 def refuse_divided(devices: Sequence[Device], platform: Platform) -> None:
     """Raise Refused if a device is not partitioned as the platform states: whole, unless it says otherwise."""
-    if why := partitions.refusal(devices, platform):
-        raise Refused(why)
+    if reason := partitions.refusal(devices, platform):
+        raise Refused(reason)
 
 
-def choices(devices: Sequence[str], found: Sequence[Device]) -> dict[str, list[str]]:
+def choices(devices: Sequence[str], available: Sequence[Device]) -> dict[str, list[str]]:
     """Return the entries that select devices, by the name of the option or environment variable that holds them.
 
     Raises Refused for a variable that hides every device.
     """
-    narrowing = registry.vendor(found[0].driver).visibility.narrowing(found, os.environ) if found else {}
-    for name, entries in narrowing.items():
+    selections = registry.vendor(available[0].driver).visibility.narrowing(available, os.environ) if available else {}
+    for name, entries in selections.items():
         if entries in ([], ["-1"], ["NoDevFiles"]):
             raise Refused(f"{name}={os.environ[name]} hides every device: unset it")
     if devices:
-        narrowing["--accel-devices"] = list(devices)
-    return narrowing
+        selections["--accel-devices"] = list(devices)
+    return selections
 
 
-def chosen(found: Sequence[Device], entries: Sequence[str], by: str) -> list[Device]:
+def chosen(available: Sequence[Device], entries: Sequence[str], source: str) -> list[Device]:
     """Return the devices that the entries name: by index, by name, or by the beginning of a UUID.
 
-    `by` is the option or variable that holds the entries. Raises Refused for an entry that names no device, more than
-    one, or a MIG slice.
+    `source` is the option or variable that holds the entries. Raises Refused for an entry that names no device, more
+    than one, or a MIG slice.
     """
-    kept: list[Device] = []
+    selection: list[Device] = []
     for entry in entries:
         if entry.upper().startswith("MIG-"):
-            raise Refused(f"{by}: {entry} is a slice of a device; slices are not accepted, name whole devices")
-        matching = [
+            raise Refused(f"{source}: {entry} is a slice of a device; slices are not accepted, name whole devices")
+        matches = [
             device
-            for device in found
+            for device in available
             if entry in (str(device.index), device.name) or (len(entry) > 4 and device.uuid.startswith(entry))
         ]
-        if len(matching) != 1:
-            names = ", ".join(f"{device.index} ({device.uuid})" for device in found)
-            known = f"the devices are {names}" if names else "no device was found here at all"
-            raise Refused(f"{by}: no device {entry!r}; {known}")
-        kept += [device for device in matching if device not in kept]
-    return kept
+        if len(matches) != 1:
+            names = ", ".join(f"{device.index} ({device.uuid})" for device in available)
+            hint = f"the devices are {names}" if names else "no device was found here at all"
+            raise Refused(f"{source}: no device {entry!r}; {hint}")
+        selection += [device for device in matches if device not in selection]
+    return selection

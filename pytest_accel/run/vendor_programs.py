@@ -1,8 +1,4 @@
-"""Runs the programs of a vendor, its diagnostic and its bug report, each with a deadline, and reads what they say.
-
-A program gets an interrupt, as by Ctrl-C, at its deadline and when pytest ends, however it ends: `dcgmi` then stops the
-load that nv-hostengine has begun for it (NVIDIA/DCGM v4.6.0, dcgmi/Diag.cpp, handle_signal_during_diag).
-"""
+"""Runs the programs of a vendor, its diagnostic and its bug report, each with a deadline, and reads their results."""
 
 from __future__ import annotations
 
@@ -50,7 +46,7 @@ def call(program: Program, arguments: Sequence[str], folder: Path, seconds: floa
 
     Raises NoReport where it is absent, does not end in time, or leaves no results.
     """
-    path, said = shutil.which(program.name), " ".join([Path(program.name).name, *arguments])
+    path, command = shutil.which(program.name), " ".join([Path(program.name).name, *arguments])
     if path is None:
         raise NoReport(f"{program.name} is not installed: {program.install}")
     folder.mkdir()
@@ -63,28 +59,30 @@ def call(program: Program, arguments: Sequence[str], folder: Path, seconds: floa
             cwd=folder,
             start_new_session=True,
         )
-    began, status = time.monotonic(), None
+    start, status = time.monotonic(), None
     try:
-        while status is None and (spent := time.monotonic() - began) < seconds:
-            tick(spent)
+        while status is None and (elapsed := time.monotonic() - start) < seconds:
+            tick(elapsed)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = process.wait(TICK)
     finally:
         _stop(process)
     if status is None:
-        raise NoReport(f"{said} did not end within {seconds:.0f} s and was stopped")
-    ended = f"{said} ended with exit status {status}"
+        raise NoReport(f"{command} did not end within {seconds:.0f} s and was stopped")
+    outcome = f"{command} ended with exit status {status}"
     results = sorted(folder.glob(program.results))
     if not results:
-        raise NoReport(f"{ended} and left no {program.results}; see {folder / PRINTED}")
+        raise NoReport(f"{outcome} and left no {program.results}; see {folder / PRINTED}")
     try:
-        return untrusted.read_bytes(results[-1], most=untrusted.LOG_BYTES), ended
+        return untrusted.read_bytes(results[-1], most=untrusted.LOG_BYTES), outcome
     except BadFile as bad:
-        raise NoReport(f"{ended}: {bad}") from None
+        raise NoReport(f"{outcome}: {bad}") from None
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     """Interrupt a program that has not ended, and kill it if it does not end by that."""
+    # by an interrupt `dcgmi` stops the load that nv-hostengine has begun for it, by a kill it would go on
+    # (NVIDIA/DCGM v4.6.0, dcgmi/Diag.cpp, handle_signal_during_diag)
     for end in (signal.SIGINT, signal.SIGKILL):
         if process.poll() is None:
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
@@ -95,36 +93,36 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 class VendorPrograms:
     """The programs of the vendor of a run's devices. Raises Refused for a given output that is not of these."""
 
-    def __init__(self, asked: Asked, found: Found, pool: WorkerPool, folder: RecordFolder) -> None:
+    def __init__(self, inputs: Asked, target: Found, pool: WorkerPool, folder: RecordFolder) -> None:
         self._pool, self._folder = pool, folder
-        self._known = registry.vendor(found.terms.sku.vendor).diagnostic if found.terms.sku else None
-        file, serials = asked.options.diag, [device.serial or "" for device in found.devices]
-        self._given = given(self._known, file, serials) if file and self._known else None
+        self._diagnostic = registry.vendor(target.terms.sku.vendor).diagnostic if target.terms.sku else None
+        file, serials = inputs.options.diag, [device.serial or "" for device in target.devices]
+        self._output = given(self._diagnostic, file, serials) if file and self._diagnostic else None
 
     def diagnosed(self, level: int, devices: Sequence[Device], seconds: float) -> Report:
-        """Return what the diagnostic says at a level, by a given output or by running it; raises NoReport."""
-        if (known := self._known) is None:
+        """Return the report of the diagnostic at a level, from a given output or by running it. Raises NoReport."""
+        if (diagnostic := self._diagnostic) is None:
             raise NoReport("no diagnostic of this vendor is known")
-        if self._given:
-            report, raw = self._given
+        if self._output:
+            report, raw = self._output
         else:
-            words = known.arguments(level, [device.index for device in devices])
-            raw, ended = self._call(known.program, words, seconds)
+            words = diagnostic.arguments(level, [device.index for device in devices])
+            raw, outcome = self._call(diagnostic.program, words, seconds)
             try:
-                report = known.read(raw.decode(errors="replace"))
-            except NoReport as why:
-                raise NoReport(f"{ended}: {why}") from None
+                report = diagnostic.read(raw.decode(errors="replace"))
+            except NoReport as error:
+                raise NoReport(f"{outcome}: {error}") from None
         self._folder.keep(record.DIAGNOSTIC, raw)
         return report
 
     def bug_report(self) -> str:
         """Run the vendor's bug report, and return a sentence that says where it is, or why there is none."""
-        if self._known is None:
+        if self._diagnostic is None:
             return "no bug report of the vendor is known"
         try:
-            raw, _ = self._call(self._known.bug_report, (), BUG_REPORT_SECONDS)
-        except (NoReport, OSError) as why:
-            return f"no bug report of the vendor: {why}"
+            raw, _ = self._call(self._diagnostic.bug_report, (), BUG_REPORT_SECONDS)
+        except (NoReport, OSError) as error:
+            return f"no bug report of the vendor: {error}"
         except KeyboardInterrupt:  # the node is rejected all the same
             return "no bug report of the vendor: it was interrupted"
         name = record.BUG_REPORTS[not raw.startswith(b"\x1f\x8b")]  # a packed file begins so (RFC 1952)
@@ -136,13 +134,13 @@ class VendorPrograms:
         name = Path(program.name).name
         seconds = min(seconds, self._pool.deadline.left)
         with self._pool.ended_for(name):
-            places = numbered((self._pool.logs or self._pool.meeting) / name)
-            place = next(path for path in places if not path.exists())
-            return call(program, words, place, seconds, partial(self._pool.progress.timed, name, expected=seconds))
+            paths = numbered((self._pool.logs or self._pool.meeting) / name)
+            folder = next(path for path in paths if not path.exists())
+            return call(program, words, folder, seconds, partial(self._pool.progress.timed, name, expected=seconds))
 
 
 def given(diagnostic: Diagnostic, file: Path, serials: Sequence[str]) -> tuple[Report, bytes]:
-    """Return what the output of an earlier run says, and the output. Raises Refused where it may not be of this node.
+    """Return the report in the output of an earlier run, and the output. Raises Refused if it may be of another node.
 
     `serials` are those of the devices. A device may have been exchanged before the host was booted last.
     """
@@ -151,8 +149,8 @@ def given(diagnostic: Diagnostic, file: Path, serials: Sequence[str]) -> tuple[R
         report = diagnostic.read(raw.decode(errors="replace"))
     except BadFile as bad:
         raise Refused(*bad.behind("--accel-diag")) from None
-    except NoReport as why:
-        raise Refused(f"--accel-diag: {file} holds no results: {why}") from None
+    except NoReport as error:
+        raise Refused(f"--accel-diag: {file} holds no results: {error}") from None
     if file.stat().st_mtime < time.time() - time.clock_gettime(time.CLOCK_BOOTTIME):
         raise Refused(f"--accel-diag: {file} was made before this host was booted: run the diagnostic again")
     if not report.serials or not all(serials):

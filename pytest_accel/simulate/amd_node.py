@@ -49,13 +49,13 @@ class AmdNode(smi.SmiLibrary):
 
     def __init__(self, model: Model, init: int = smi.SUCCESS) -> None:
         self._model, self._board = model, SharedState(Path(model.board), model.devices)
-        self._places = [place for place in range(model.devices) if self._symptoms(place).event != "missing"]
-        self._renewed_at = [0.0] * len(self._places)
-        super().__init__([smi.mi300x(place) for place in self._places], init)
+        self._slots = [slot for slot in range(model.devices) if self._symptoms(slot).event != "missing"]
+        self._renewed_at = [0.0] * len(self._slots)
+        super().__init__([smi.mi300x(slot) for slot in self._slots], init)
 
-    def _symptoms(self, place: int) -> Symptoms:
+    def _symptoms(self, slot: int) -> Symptoms:
         """Return the symptoms of a device now."""
-        return self._model.symptoms(place, self._board.row(place))
+        return self._model.symptoms(slot, self._board.row(slot))
 
     def gpu(self, index: int) -> smi.SmiGpu:
         """Return a GPU whose answers are at most `FRESH_SECONDS` old."""
@@ -65,10 +65,10 @@ class AmdNode(smi.SmiLibrary):
 
     def renew(self, index: int) -> None:
         """Update the answers of one GPU from the board."""
-        place, gpu = self._places[index], self.gpus[index]
-        symptoms = self._symptoms(place)
+        slot, gpu = self._slots[index], self.gpus[index]
+        symptoms = self._symptoms(slot)
         gpu.lost = symptoms.event == "lost"
-        gpu.answers.update(answers(self._model, place, self._board.row(place), symptoms))
+        gpu.answers.update(answers(self._model, slot, self._board.row(slot), symptoms))
         self._renewed_at[index] = time.monotonic()
 
 
@@ -84,18 +84,18 @@ def install(model: Model) -> None:
         smi.install(library, lacks=NEW if state == "mismatched" else ())
 
 
-def address(place: int) -> int:
+def address(slot: int) -> int:
     """Return domain, bus, device and function of a device in one number."""
-    return PCI_DOMAIN << 16 | (FIRST_BUS + place) << 8
+    return PCI_DOMAIN << 16 | (FIRST_BUS + slot) << 8
 
 
-def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms) -> dict[str, Any]:
+def answers(model: Model, slot: int, row: dict[str, float], symptoms: Symptoms) -> dict[str, Any]:
     """Return the answers of the functions of libamd_smi for one device now."""
     combined = {
-        **_identity(model, place, symptoms),
+        **_identity(model, slot, symptoms),
         **_errors(symptoms),
         **_links(model, symptoms),
-        **_power(model, place, row, symptoms),
+        **_power(model, slot, row, symptoms),
     }
     virtual = bool(symptoms.shows.get("virtual")) or GUEST in model.kinds
     combined.update(smi.texts(answers_of("amdsmi", *model.kinds, *([GUEST] if virtual else []))))
@@ -110,17 +110,17 @@ def _healthy(name: str) -> Any:
     return smi.mi300x().answers[name]
 
 
-def _identity(model: Model, place: int, symptoms: Symptoms) -> dict[str, Any]:
+def _identity(model: Model, slot: int, symptoms: Symptoms) -> dict[str, Any]:
     """Return the answers about product, serial number, versions and partitions."""
-    shows, serial = symptoms.shows, f"51{model.seed & 0xFFFFFF:06x}{place:08x}"
+    shows, serial = symptoms.shows, f"51{model.seed & 0xFFFFFF:06x}{slot:08x}"
     part, subpart = (int(ids.partition(":")[2], 16) for ids in (model.part(shows), model.pci_subsystem))
     asic, board = _healthy("amdsmi_get_gpu_asic_info"), _healthy("amdsmi_get_gpu_board_info")
     return {
-        "amdsmi_get_gpu_device_bdf": {"as_uint": address(place)},
-        "amdsmi_get_gpu_device_uuid": model.uuid(place).encode(),
+        "amdsmi_get_gpu_device_bdf": {"as_uint": address(slot)},
+        "amdsmi_get_gpu_device_uuid": model.uuid(slot).encode(),
         "amdsmi_get_gpu_asic_info": {
             **asic,
-            "oam_id": place,
+            "oam_id": slot,
             "market_name": str(shows.get("model", model.product)).encode(),
             "device_id": part,
             "subsystem_id": subpart,
@@ -129,9 +129,9 @@ def _identity(model: Model, place: int, symptoms: Symptoms) -> dict[str, Any]:
         },
         "amdsmi_get_gpu_board_info": {
             **board,
-            "product_serial": f"{simulated.SERIAL}{model.seed:06d}{place:02d}".encode(),
+            "product_serial": f"{simulated.SERIAL}{model.seed:06d}{slot:02d}".encode(),
         },
-        "amdsmi_get_gpu_enumeration_info": {"hip_id": place, "hip_uuid": f"GPU-{serial}".encode()},
+        "amdsmi_get_gpu_enumeration_info": {"hip_id": slot, "hip_uuid": f"GPU-{serial}".encode()},
         "amdsmi_get_gpu_driver_info": {"driver_version": str(model.of_node().shows.get("driver", DRIVER)).encode()},
         "amdsmi_get_gpu_vbios_info": {"version": str(shows.get("vbios", "022.040.003.042.000001")).encode()},
         "amdsmi_get_fw_info": smi.firmware(**shows.get("firmware", {})),
@@ -152,11 +152,11 @@ def _errors(symptoms: Symptoms) -> dict[str, Any]:
         "uncorrectable": int(shows.get("ecc_uncorrectable", 0)),
         "deferred": int(shows.get("ecc_deferred", 0)),
     }
-    others = {name: {"uncorrectable": count} for name, count in shows.get("ras", {}).items()}
+    blocks = {name: {"uncorrectable": count} for name, count in shows.get("ras", {}).items()}
     reserved, pending = [0] * shows.get("bad_pages", 0), [1] * shows.get("remap_pending", 0)
     return {
         "amdsmi_get_gpu_ecc_enabled": int(shows.get("ecc", True)),
-        **smi.errors(**{"UMC": memory, "XGMI_WAFL": {"uncorrectable": _counted_on_links(shows)}, **others}),
+        **smi.errors(**{"UMC": memory, "XGMI_WAFL": {"uncorrectable": _counted_on_links(shows)}, **blocks}),
         "amdsmi_get_gpu_bad_page_info": smi.pages(*reserved, *pending, *[2] * shows.get("remap_failure", 0)),
         "amdsmi_get_gpu_memory_usage": smi.By({0: RESERVED_BYTES + int(shows.get("used_gb", 0) * 1e9)}),
         "amdsmi_get_gpu_activity": {"gfx_activity": int(shows.get("busy", 0))},
@@ -172,15 +172,15 @@ def _counted_on_links(shows: Mapping[str, Any]) -> int:
 def _links(model: Model, symptoms: Symptoms) -> dict[str, Any]:
     """Return the answers about the PCIe link and the XGMI links."""
     shows = symptoms.shows
-    down = int(shows.get("links_down", 0))
-    states = [smi.UP] * (model.links - down) + [0] * down + [smi.DISABLED]
+    links_down = int(shows.get("links_down", 0))
+    states = [smi.UP] * (model.links - links_down) + [0] * links_down + [smi.DISABLED]
     link = smi.pcie(
         MTS[int(shows.get("pcie_gen", model.pcie_gen))],
         int(shows.get("pcie_width", model.pcie_lanes)),
         pcie_replay_count=int(shows.get("pcie_replays", 0)),
     )
-    most = MTS[int(shows.get("pcie_gen_max", model.pcie_gen))]
-    link["pcie_static"].update(max_pcie_width=model.pcie_lanes, max_pcie_speed=most)
+    max_speed = MTS[int(shows.get("pcie_gen_max", model.pcie_gen))]
+    link["pcie_static"].update(max_pcie_width=model.pcie_lanes, max_pcie_speed=max_speed)
     return {
         "amdsmi_get_pcie_info": link,
         "amdsmi_get_gpu_xgmi_link_status": {"total_links": len(states), "status": states},
@@ -189,11 +189,11 @@ def _links(model: Model, symptoms: Symptoms) -> dict[str, Any]:
     }
 
 
-def _power(model: Model, place: int, row: dict[str, float], symptoms: Symptoms) -> dict[str, Any]:
+def _power(model: Model, slot: int, row: dict[str, float], symptoms: Symptoms) -> dict[str, Any]:
     """Return the answers about power, clocks, temperatures and throttling."""
     board = symptoms.shows.get("power_share", 1.0)
-    own = 0 if place % 2 and model.kinds[0] in TWO_DIES else 1
-    watts, cap = row["power_w"] or model.watts * LOAD[""], own * round(board * model.watts * 1e6)
+    factor = 0 if slot % 2 and model.kinds[0] in TWO_DIES else 1  # the second device of a module states 0 W
+    watts, cap = row["power_w"] or model.watts * LOAD[""], factor * round(board * model.watts * 1e6)
     clock, memory_clock = int(row["clock_mhz"] or model.clock_mhz), int(model.memory_clock_mhz)
     degrees = symptoms.shows.get("degrees_at_rest", 0.0)
     heat = round((row["temperature_c"] or COOLANT_C + KELVIN_AT_LIMIT * LOAD[""]) + degrees)
@@ -220,11 +220,11 @@ def _power(model: Model, place: int, row: dict[str, float], symptoms: Symptoms) 
             system_clock_counter=int(row["now"] * 1e9),
             **_accumulated(row),
         ),
-        "amdsmi_get_violation_status": _held(int(row["reasons"]) | int(symptoms.shows.get("reasons", 0))),
+        "amdsmi_get_violation_status": _violations(int(row["reasons"]) | int(symptoms.shows.get("reasons", 0))),
     }
 
 
-def _held(reasons: int) -> Any:
+def _violations(reasons: int) -> Any:
     """Return the violation status for clock event reasons."""
     return smi.violations(
         prochot_thrm=int(bool(reasons & (ClockEvent.HW_SLOWDOWN | ClockEvent.HW_THERMAL | ClockEvent.HW_POWER_BRAKE))),
@@ -233,13 +233,14 @@ def _held(reasons: int) -> Any:
 
 
 def _accumulated(row: dict[str, float]) -> dict[str, int]:
-    """Return the throttle counters. A power brake from outside the chip reaches an AMD GPU as PROCHOT."""
+    """Return the throttle counters."""
     seconds = {
         "accumulation_counter": row["now"],
         "ppt_residency_acc": row["sw_power_cap_s"],
         "socket_thm_residency_acc": row["sw_thermal_s"],
+        # a power brake from outside the chip reaches an AMD GPU as PROCHOT
         "prochot_residency_acc": row["hw_thermal_s"] + row["hw_power_brake_s"],
         "hbm_thm_residency_acc": row["memory_thermal_s"],
         "vr_thm_residency_acc": row["regulators_thermal_s"],
     }
-    return {name: int(LOOKS_PER_SECOND * each) for name, each in seconds.items()}
+    return {name: int(LOOKS_PER_SECOND * amount) for name, amount in seconds.items()}

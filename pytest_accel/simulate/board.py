@@ -1,7 +1,6 @@
 """The state that the processes of a simulated node share: one row of numbers per device, in a memory-mapped file.
 
-The worker that loads a device writes its row; the sensor's management library reads it. A number is written by one
-aligned store, so a reader never sees half of one.
+The worker that loads a device writes its row; the sensor's management library reads it.
 """
 
 from __future__ import annotations
@@ -37,20 +36,21 @@ class SharedState:
                 file.truncate(size)
             self._numbers = memoryview(mmap.mmap(file.fileno(), size)).cast("d")
         if fresh:
-            for place in range(devices):
+            for slot in range(devices):
                 for probe in PROBES:
-                    self.write(place, **{f"began {probe}": -1.0})
+                    self.write(slot, **{f"began {probe}": -1.0})
 
-    def read(self, place: int, column: str) -> float:
+    def read(self, slot: int, column: str) -> float:
         """Return one number of a device's row."""
-        return self._numbers[place * len(COLUMNS) + COLUMNS.index(column)]
+        return self._numbers[slot * len(COLUMNS) + COLUMNS.index(column)]
 
-    def row(self, place: int) -> dict[str, float]:
+    def row(self, slot: int) -> dict[str, float]:
         """Return the row of a device by column."""
-        start = place * len(COLUMNS)
+        start = slot * len(COLUMNS)
         return dict(zip(COLUMNS, self._numbers[start : start + len(COLUMNS)], strict=True))
 
-    def write(self, place: int, **values: float) -> None:
+    def write(self, slot: int, **values: float) -> None:
         """Write numbers into a device's row by column."""
         for column, value in values.items():
-            self._numbers[place * len(COLUMNS) + COLUMNS.index(column)] = value
+            # one aligned store, so a reader never sees half of a number
+            self._numbers[slot * len(COLUMNS) + COLUMNS.index(column)] = value

@@ -1,8 +1,4 @@
-"""A cluster that is not there: its file, its faults by name, and what its nodes would report of a round.
-
-The noise is that of the design's simulations: nodes differ by 0.5 %, measurements by 2 %, and one pair of twenty loses
-up to a quarter to others that share its way through the network.
-"""
+"""A cluster that is not there: its file, its faults by name, and what its nodes would report of a round."""
 
 from __future__ import annotations
 
@@ -22,22 +18,26 @@ from pytest_accel.core.yaml_nodes import BadFile, Check, Located, Mistakes
 from pytest_accel.judging.fabric.conclude import conclude
 from pytest_accel.judging.fabric.rounds import next_round
 from pytest_accel.simulate.faults import PARAMETERS
-from pytest_accel.simulate.node import DEFAULT_DEVICES, check_kind, fault_name, product_of, whole
+from pytest_accel.simulate.node import DEFAULT_DEVICES, check_kind, fault_name, product_of, whole_number
 
 HEALTHY: Final = (0.92, 0.96)
 """Shares of its wire rate that a port sends, and receives at the same time: 46 to 48 GB/s of 400 Gbit/s (NVIDIA's
 maintainer of NCCL in NVIDIA/nccl-tests issue 290), 24 GB/s of 200 Gbit/s (another one in issue 119)."""
 SECONDS: Final = 35.0
-"""How long a round takes on a cluster, which nobody measured yet: the design's estimate is 30 to 40 s."""
+"""Seconds of a round on a cluster, which nobody measured yet: the design's estimate is 30 to 40 s."""
+# the noise of the design's simulations
 NODE_NOISE: Final = 0.005
+"""Standard deviation from node to node."""
 NOISE: Final = 0.02
+"""Standard deviation from measurement to measurement."""
 CONGESTED: Final = 0.05
 CONGESTION: Final = 0.25
+"""Share of the pairs that lose to others on their way through the network, and the most that one loses."""
 
 
 @dataclass(frozen=True)
 class ClusterFaultKind:
-    """A fault of a cluster: what it does, how it is told, its parameters, and those that have a default."""
+    """A fault of a cluster: its effect, the checks that should catch it, its parameters, and those with a default."""
 
     does: str
     caught_by: str
@@ -51,12 +51,12 @@ CLUSTER_FAULTS: Final[Mapping[str, ClusterFaultKind]] = {
 """The faults of cluster.yaml by name."""
 _CLUSTER_PARAMETERS: Final[Mapping[str, tuple[Check, str]]] = {
     "by": PARAMETERS["by"],
-    "node": (whole, "number of the node, from 0 on"),
-    "nodes": (yaml_nodes.list_of(whole), "numbers of two nodes"),
-    "leaf": (whole, "number of the leaf switch, from 0 on"),
-    "rail": (whole, "number of the device, from 0 on"),
+    "node": (whole_number, "number of the node, from 0 on"),
+    "nodes": (yaml_nodes.list_of(whole_number), "numbers of two nodes"),
+    "leaf": (whole_number, "number of the leaf switch, from 0 on"),
+    "rail": (whole_number, "number of the device, from 0 on"),
     "share": (
-        yaml_nodes.number_that(lambda found: 0 < found <= 1, "a share above 0, 1 at most"),
+        yaml_nodes.number_that(lambda value: 0 < value <= 1, "a share above 0, 1 at most"),
         "share of the rounds",
     ),
 }
@@ -72,7 +72,7 @@ class ClusterFault:
     @property
     def nodes(self) -> Sequence[int]:
         """The nodes that it names."""
-        return self.parameters.get("nodes") or [self.parameters[each] for each in ("node",) if each in self.parameters]
+        return self.parameters.get("nodes") or [self.parameters[key] for key in ("node",) if key in self.parameters]
 
 
 @dataclass(frozen=True)
@@ -103,20 +103,20 @@ class SimulatedCluster:
         """The speed of each node as a share of a healthy one's, with its slowness."""
         rng = Random(f"{self.seed} nodes")  # noqa: S311  a model, not a secret
         speeds = [rng.gauss(1, NODE_NOISE) for _ in range(self.nodes)]
-        for each in self.faults:
-            lost = 1 / self.devices if each.name == "dead-rail" else each.parameters.get("by", 0.0)
-            everywhere = range(self.nodes) if each.name == "slow-fabric" else ()
-            for node in each.nodes if each.name in ("slow-node", "dead-rail") else everywhere:
-                speeds[node] *= 1 - lost
+        for fault in self.faults:
+            loss = 1 / self.devices if fault.name == "dead-rail" else fault.parameters.get("by", 0.0)
+            everywhere = range(self.nodes) if fault.name == "slow-fabric" else ()
+            for node in fault.nodes if fault.name in ("slow-node", "dead-rail") else everywhere:
+                speeds[node] *= 1 - loss
         return speeds
 
     @cached_property
     def sick(self) -> dict[str, dict[int, ClusterFault]]:
         """The nodes of each fault that names one, with the fault."""
-        found: dict[str, dict[int, ClusterFault]] = {name: {} for name in CLUSTER_FAULTS}
-        for each in self.faults:
-            found[each.name].update(dict.fromkeys(each.nodes, each))
-        return found
+        nodes_by_fault: dict[str, dict[int, ClusterFault]] = {name: {} for name in CLUSTER_FAULTS}
+        for fault in self.faults:
+            nodes_by_fault[fault.name].update(dict.fromkeys(fault.nodes, fault))
+        return nodes_by_fault
 
 
 def load_cluster(name: str) -> SimulatedCluster:
@@ -127,22 +127,22 @@ def load_cluster(name: str) -> SimulatedCluster:
     root, _ = yaml_nodes.read(path, name)
     check_kind(root, name)
     mistakes = Mistakes()
-    found = _CLUSTER(root, "", mistakes) or {}
+    fields = _CLUSTER(root, "", mistakes) or {}
     mistakes.raise_if_any()
-    asked, sku, platform = product_of(found, root, path)
-    faults = tuple(found.pop("faults", ()))
-    rate = found.pop("gb_per_s", None) or healthy_pairs(platform)
+    sku_name, sku, platform = product_of(fields, root, path)
+    faults = tuple(fields.pop("faults", ()))
+    rate = fields.pop("gb_per_s", None) or healthy_pairs(platform)
     if not rate:
         raise BadFile(f"{name}: 'gb_per_s' is missing: what a healthy pair reaches; {platform.name} states no NICs")
-    more = {"devices": platform.devices or DEFAULT_DEVICES, **found, "sku": sku, "platform": platform}
-    cluster = SimulatedCluster(str(path), asked=asked, gb_per_s=rate, faults=faults, **more)
-    for at, each in zip(root.data["faults"].data if faults else (), faults, strict=True):
+    options = {"devices": platform.devices or DEFAULT_DEVICES, **fields, "sku": sku, "platform": platform}
+    cluster = SimulatedCluster(str(path), asked=sku_name, gb_per_s=rate, faults=faults, **options)
+    for item, fault in zip(root.data["faults"].data if faults else (), faults, strict=True):
         for key, count in (("node", cluster.nodes), ("leaf", _leaves(cluster)), ("rail", cluster.devices)):
-            places = each.nodes if key == "node" else [each.parameters[key]] if key in each.parameters else []
-            if absent := [place for place in places if not 0 <= place < count]:
-                mistakes.add(at, f"{key}: there is no {key} {absent[0]}; the cluster has {count}, numbered from 0")
-        if len(set(each.parameters.get("nodes", (0, 1)))) != 2:
-            mistakes.add(at, f"nodes: expected the numbers of two nodes, found {each.parameters['nodes']}")
+            numbers = fault.nodes if key == "node" else [fault.parameters[key]] if key in fault.parameters else []
+            if strays := [number for number in numbers if not 0 <= number < count]:
+                mistakes.add(item, f"{key}: there is no {key} {strays[0]}; the cluster has {count}, numbered from 0")
+        if len(set(fault.parameters.get("nodes", (0, 1)))) != 2:
+            mistakes.add(item, f"nodes: expected the numbers of two nodes, found {fault.parameters['nodes']}")
     mistakes.raise_if_any()
     return cluster
 
@@ -150,31 +150,31 @@ def load_cluster(name: str) -> SimulatedCluster:
 def healthy_pairs(platform: Platform) -> float | None:
     """Return the GB/s of a healthy pair: that of the limit, else what healthy ports reach of their wire rate."""
     limit, wire = platform.limits.get("fabric.pairs"), (platform.wire_gb_per_s or 0.0) / (platform.devices or 1)
-    stated = limit.reference if limit else None
-    return stated or (wire * fmean(HEALTHY) if wire else None)
+    reference = limit.reference if limit else None
+    return reference or (wire * fmean(HEALTHY) if wire else None)
 
 
 def _leaves(cluster: SimulatedCluster) -> int:
     return -(-cluster.nodes // cluster.leaf) if cluster.leaf else 0
 
 
-def _fault(at: Located, key: str, mistakes: Mistakes) -> ClusterFault | None:
-    name = fault_name(at, key, mistakes, CLUSTER_FAULTS, "slow-node, node: 3")
+def _fault(item: Located, key: str, mistakes: Mistakes) -> ClusterFault | None:
+    name = fault_name(item, key, mistakes, CLUSTER_FAULTS, "slow-node, node: 3")
     if name is None:
         return None
     kind = CLUSTER_FAULTS[name]
-    keys = {each: _CLUSTER_PARAMETERS[each][0] for each in kind.parameters} | {"fault": yaml_nodes.text}
-    required = [each for each in kind.parameters if each not in kind.defaults]
-    found = yaml_nodes.record_of(keys, required)(at, key, mistakes) or {}
-    return ClusterFault(name, {**kind.defaults, **{each: found[each] for each in found if each != "fault"}})
+    keys = {parameter: _CLUSTER_PARAMETERS[parameter][0] for parameter in kind.parameters} | {"fault": yaml_nodes.text}
+    required = [parameter for parameter in kind.parameters if parameter not in kind.defaults]
+    fields = yaml_nodes.record_of(keys, required)(item, key, mistakes) or {}
+    return ClusterFault(name, {**kind.defaults, **{key: value for key, value in fields.items() if key != "fault"}})
 
 
-_share = yaml_nodes.number_that(lambda found: 0 <= found < 1, "a share from 0 on, below 1")
+_share = yaml_nodes.number_that(lambda value: 0 <= value < 1, "a share from 0 on, below 1")
 _KEYS: Final[dict[str, Check]] = {
     **dict.fromkeys(("sku", "platform"), yaml_nodes.text),
     **dict.fromkeys(("nodes", "devices", "leaf", "domain"), yaml_nodes.count),
     "gb_per_s": yaml_nodes.positive,
-    "seed": whole,
+    "seed": whole_number,
     **dict.fromkeys(("noise", "congestion"), _share),
     "faults": yaml_nodes.list_of(_fault),
 }
@@ -182,33 +182,33 @@ _CLUSTER: Callable[[Located, str, Mistakes], Any] = yaml_nodes.record_of(_KEYS, 
 
 
 def told(kind: ClusterFaultKind) -> list[str]:
-    """Return what a fault of a cluster does, its parameters, and what should find it, line by line."""
-    defaults = {each: f" (default {kind.defaults[each]})" if each in kind.defaults else "" for each in kind.parameters}
-    described = [f"{each}: {_CLUSTER_PARAMETERS[each][1]}{default}" for each, default in defaults.items()]
+    """Return the description of a fault of a cluster line by line: effect, parameters, checks that should catch it."""
+    defaults = {name: f" (default {kind.defaults[name]})" if name in kind.defaults else "" for name in kind.parameters}
+    described = [f"{name}: {_CLUSTER_PARAMETERS[name][1]}{default}" for name, default in defaults.items()]
     return [kind.does, *described, f"caught by: {kind.caught_by}"]
 
 
 # -- what it reports
 
 
-def fabric_of(cluster: SimulatedCluster, asked: Fabric = Fabric(())) -> Fabric:  # noqa: B008  it cannot be changed
-    """Return the fabric run of a cluster before its first round; terms and floors are those that were asked for."""
-    late = cluster.sick["late-node"]
+def fabric_of(cluster: SimulatedCluster, terms: Fabric = Fabric(())) -> Fabric:  # noqa: B008  it cannot be changed
+    """Return the fabric run of a cluster before its first round; terms and floors are those of `terms`."""
+    late_nodes = cluster.sick["late-node"]
     nodes = [
         FabricNode(
-            f"node{place}",
+            f"node{number}",
             cluster.devices,
-            f"leaf{place // cluster.leaf}" if cluster.leaf else "",
-            f"domain{place // cluster.domain}" if cluster.domain else "",
-            "it did not arrive in time" if place in late else "",
+            f"leaf{number // cluster.leaf}" if cluster.leaf else "",
+            f"domain{number // cluster.domain}" if cluster.domain else "",
+            "it did not arrive in time" if number in late_nodes else "",
         )
-        for place in range(cluster.nodes)
+        for number in range(cluster.nodes)
     ]
-    return replace(asked, nodes=nodes, seed=cluster.seed, simulated=cluster.source)
+    return replace(terms, nodes=nodes, seed=cluster.seed, simulated=cluster.source)
 
 
 def measure(cluster: SimulatedCluster, planned: PlannedRound, number: int) -> Round:
-    """Return what the nodes of a cluster report of a round; `number` counts the rounds from 0 on."""
+    """Return a round as the nodes of a cluster report it; `number` counts the rounds from 0 on."""
     rng = Random(f"{cluster.seed} round {number}")  # noqa: S311  a model, not a secret
     ports = cluster.devices if planned.kind in ("domain", "all") else 1  # that share the busbw of all their ranks
     results = [GroupResult(nodes, _reports(cluster, nodes, rng, ports)) for nodes in planned.groups]
@@ -216,34 +216,35 @@ def measure(cluster: SimulatedCluster, planned: PlannedRound, number: int) -> Ro
 
 
 def _reports(cluster: SimulatedCluster, nodes: Sequence[int], rng: Random, ports: int) -> list[Report]:
-    sick = {name: {each for each in nodes if each in of} for name, of in cluster.sick.items()}
+    sick = {name: {node for node in nodes if node in sick_nodes} for name, sick_nodes in cluster.sick.items()}
     value = ports * _value(cluster, nodes, rng)
     if silent := sick["silent-node"]:
         return [
-            Report("no report", text="its agent did not answer") if each in silent else Report("waited")
-            for each in nodes
+            Report("no report", text="its agent did not answer") if node in silent else Report("waited")
+            for node in nodes
         ]
     if hung := sick["hung-node"]:
-        stopped = Report("not reached", text="its worker did not reach the call", kind="device")
-        return [stopped if each in hung else Report("waited") for each in nodes]
+        unreached = Report("not reached", text="its worker did not reach the call", kind="device")
+        return [unreached if node in hung else Report("waited") for node in nodes]
     if sick["dead-link"]:
         return [Report("failed", text="connection closed by the remote rank")] * len(nodes)
-    wrong = [each for each in sick["wrong-data"] if rng.random() < cluster.sick["wrong-data"][each].parameters["share"]]
-    reports = [Report("measured", value, _rails(cluster, each)) for each in nodes]
-    if wrong:
-        seen = Report("wrong", value, text="1 of 1048576 elements differs")
-        reports = [seen if wrong != [each] else reports[place] for place, each in enumerate(nodes)]
+    faults = cluster.sick["wrong-data"]
+    culprits = [node for node in sick["wrong-data"] if rng.random() < faults[node].parameters["share"]]
+    reports = [Report("measured", value, _rails(cluster, node)) for node in nodes]
+    if culprits:
+        mismatch = Report("wrong", value, text="1 of 1048576 elements differs")
+        reports = [mismatch if culprits != [node] else reports[index] for index, node in enumerate(nodes)]
     return reports
 
 
 def _value(cluster: SimulatedCluster, nodes: Sequence[int], rng: Random) -> float:
     """Return the GB/s of a group: its slowest node, what is slow between them, and noise."""
-    value = cluster.gb_per_s * min(cluster.speeds[each] for each in nodes) * (1 - abs(rng.gauss(0, cluster.noise)))
+    value = cluster.gb_per_s * min(cluster.speeds[node] for node in nodes) * (1 - abs(rng.gauss(0, cluster.noise)))
     if len(nodes) == 2 and rng.random() < cluster.congestion:
         value *= 1 - CONGESTION * rng.random()
     for fault in cluster.faults:
         if fault.name == "slow-leaf":
-            inside = {each // cluster.leaf == fault.parameters["leaf"] for each in nodes}
+            inside = {node // cluster.leaf == fault.parameters["leaf"] for node in nodes}
             value *= 1 - fault.parameters["by"] * (len(inside) == 2)
         elif fault.name == "slow-pair" and set(fault.nodes) <= set(nodes):
             value *= 1 - fault.parameters["by"]
@@ -252,17 +253,17 @@ def _value(cluster: SimulatedCluster, nodes: Sequence[int], rng: Random) -> floa
 
 def _rails(cluster: SimulatedCluster, node: int) -> list[float]:
     """Return the GB/s of each device of a node in a pair; nothing without its NIC."""
-    dead = {each.parameters["rail"] for each in cluster.faults if each.name == "dead-rail" and node in each.nodes}
-    slow = [each for each in cluster.faults if each.name == "slow-node" and node in each.nodes]
+    dead = {fault.parameters["rail"] for fault in cluster.faults if fault.name == "dead-rail" and node in fault.nodes}
+    slow = [fault for fault in cluster.faults if fault.name == "slow-node" and node in fault.nodes]
     speed = cluster.gb_per_s
-    for each in slow:
-        speed *= 1 - each.parameters["by"]
+    for fault in slow:
+        speed *= 1 - fault.parameters["by"]
     return [speed * (rail not in dead) for rail in range(cluster.devices)]
 
 
-def run_simulated(cluster: SimulatedCluster, asked: Fabric = Fabric(())) -> Fabric:  # noqa: B008
+def run_simulated(cluster: SimulatedCluster, terms: Fabric = Fabric(())) -> Fabric:  # noqa: B008
     """Return the fabric run of a cluster to its end, with what was concluded."""
-    fabric = fabric_of(cluster, asked)
+    fabric = fabric_of(cluster, terms)
     while planned := next_round(fabric):
         fabric = replace(fabric, rounds=[*fabric.rounds, measure(cluster, planned, len(fabric.rounds))])
     return replace(fabric, conclusion=conclude(fabric))

@@ -62,9 +62,9 @@ class SimulatedClock(Clock):
 
         def call() -> None:
             if always or self._worked < REAL_SECONDS:
-                began = time.perf_counter()
+                start = time.perf_counter()
                 work()
-                self._worked += time.perf_counter() - began
+                self._worked += time.perf_counter() - start
             self._spent += self._once * self._batch
             self._device.time += self._once * self._batch
 
@@ -95,10 +95,10 @@ class Announced:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._gate, name)
 
-    def step(self, what: str, subjects: tuple[str, ...]) -> None:
+    def step(self, label: str, subjects: tuple[str, ...]) -> None:
         """Announce the next step, and keep the UUIDs of its devices."""
         self.subjects = subjects
-        self._gate.step(what, subjects)
+        self._gate.step(label, subjects)
 
 
 class SimulatedDevice(Compute):
@@ -107,8 +107,8 @@ class SimulatedDevice(Compute):
     def __init__(self, devices: list[Device], gate: Gate, visible: Sequence[str] = (), *, model: Model) -> None:  # noqa: ARG002
         self.model = model
         self.board = SharedState(Path(model.board), model.devices)
-        self._place = {model.uuid(place): place for place in range(model.devices)}
-        self.places = [self._place[device.uuid] for device in devices]
+        self._slot_by_uuid = {model.uuid(slot): slot for slot in range(model.devices)}
+        self.slots = [self._slot_by_uuid[device.uuid] for device in devices]
         self._announced = Announced(gate)
         super().__init__(devices, self._announced)  # torch sees none of them
         self.is_cpu = True
@@ -120,11 +120,11 @@ class SimulatedDevice(Compute):
         self._times: dict[str, int] = {}
         self._pace = (0.0, 0.0)
 
-    def _open(self, place: int, device: Device) -> Any:
+    def _open(self, position: int, device: Device) -> Any:
         self.refuse_modes(device)
-        if self._symptoms(self.places[place]).event == "lost":
+        if self._symptoms(self.slots[position]).event == "lost":
             raise RuntimeError(LOST)
-        return self.torch.device("cpu", place) if len(self.places) > 1 else self.torch.device("cpu")
+        return self.torch.device("cpu", position) if len(self.slots) > 1 else self.torch.device("cpu")
 
     @property
     def clock(self) -> SimulatedClock:
@@ -140,44 +140,45 @@ class SimulatedDevice(Compute):
     def join(self, rendezvous: str, rank: int, world: int, account: str = "", interface: str = HERE) -> None:
         """Become a rank of the process group, unless a fault keeps this one out."""
         self._begin("collective")
-        if self._symptoms(self.places[0]).event == "late":
+        if self._symptoms(self.slots[0]).event == "late":
             never()
         super().join(rendezvous, rank, world, account, interface)
 
     def account(self, function: str, size: int) -> tuple[dict[str, Any], CollectiveAccount]:  # noqa: ARG002
-        """Return what NCCL would state of collectives that a fault slows down: rings, since the switches do not add."""
-        slow = any("all_reduce" in self._symptoms(place).slow for place in range(self.model.devices))
+        """Return the account that NCCL would give of collectives: none, or that of rings if a fault slows them down."""
+        # rings, since the switches do not add
+        slow = any("all_reduce" in self._symptoms(slot).slow for slot in range(self.model.devices))
         return ({"algorithm": "ring", "transport": "P2P"} if slow else {}), CollectiveAccount()
 
     # -- one probe
 
     def run(self, probe: Callable[..., Any], conditions: Mapping[str, Any]) -> Iterator[Any]:
         """Run a probe at a small size and yield its results under the metric of the requested size."""
-        declared = declaration_for(probe)
-        small = {key: _smaller(value, declared.small.get(key, value)) for key, value in conditions.items()}
+        declaration = declaration_for(probe)
+        small = {key: _smaller(value, declaration.small.get(key, value)) for key, value in conditions.items()}
         reduced = {key: value for key, value in small.items() if value != conditions[key]}
         budget, self.seconds = self.seconds, self.seconds / SPEEDUP  # real seconds
         variant = str(conditions.get("dtype", ""))
         self._scale = math.prod(
             _amount(conditions[key], variant) / _amount(value, variant) for key, value in reduced.items()
         )
-        if isinstance(declared.cost, Cost) and (counted := declared.cost.counted(conditions)):
-            self._scale = counted / declared.cost.counted(small)
-        self._metric, self._small = declared.metric.format(**conditions), declared.metric.format(**small)
+        if isinstance(declaration.cost, Cost) and (operations := declaration.cost.counted(conditions)):
+            self._scale = operations / declaration.cost.counted(small)
+        self._metric, self._small = declaration.metric.format(**conditions), declaration.metric.format(**small)
         self._begin(probe.__name__)
         try:
-            ever = {applied(each).flips for each in self.model.faults if set(each.devices) & set(self.places)} - {""}
-            with flipping(self.torch, declared.verifies, ever, self._flips):
+            kinds = {applied(fault).flips for fault in self.model.faults if set(fault.devices) & set(self.slots)}
+            with flipping(self.torch, declaration.verifies, kinds - {""}, self._flips):
                 returned = probe(self, **small)
-                for each in returned if isinstance(returned, (list, tuple, Iterator)) else [returned]:
-                    if isinstance(each, ProbeResult):
-                        each.metric = self._requested(each.metric)
-                        whole = {**{key: conditions[key] for key in reduced}, "seconds": budget}
-                        requested = {key: value for key, value in whole.items() if key in each.conditions}
-                        each.conditions = {**each.conditions, **requested, "simulated": reduced}
-                        if finder_of(each.metric) not in (None, declared):  # its load is that of another metric too
-                            self._rescale(each)
-                    yield each
+                for result in returned if isinstance(returned, (list, tuple, Iterator)) else [returned]:
+                    if isinstance(result, ProbeResult):
+                        result.metric = self._requested(result.metric)
+                        original = {**{key: conditions[key] for key in reduced}, "seconds": budget}
+                        requested = {key: value for key, value in original.items() if key in result.conditions}
+                        result.conditions = {**result.conditions, **requested, "simulated": reduced}
+                        if finder_of(result.metric) not in (None, declaration):
+                            self._rescale(result)  # its load is that of another metric too
+                    yield result
         finally:
             self.seconds = budget
             self.time = math.floor(self.time) + 1.0  # the devices rest until the next full second
@@ -187,8 +188,8 @@ class SimulatedDevice(Compute):
         """Give a result the healthy rate of its own metric, in place of that of the probe's."""
         share = self.model.rate(result.metric, result.unit).value / self.model.rate(self._metric, result.unit).value
         work = result.samples[0] * result.seconds[0]
-        result.seconds = [significant(each / share) for each in result.seconds]
-        result.samples = [significant(work / each) for each in result.seconds]
+        result.seconds = [significant(duration / share) for duration in result.seconds]
+        result.samples = [significant(work / duration) for duration in result.seconds]
 
     def _requested(self, metric: str) -> str:
         """Return the metric of the requested size for that of the small size that is really used."""
@@ -199,23 +200,21 @@ class SimulatedDevice(Compute):
 
         Without `ends` it is that of all devices of this step.
         """
-        places = [self.places[end] for end in ends] or self._working()
-        return next((flips for place in places if (flips := self._symptoms(place).flips)), "")
+        slots = [self.slots[end] for end in ends] or self._working()
+        return next((flips for slot in slots if (flips := self._symptoms(slot).flips)), "")
 
     def _begin(self, probe: str) -> None:
-        """Set the simulated time to that of the device that finished last, and note when the probe began.
-
-        With it begin those that a level measures within it.
-        """
-        begun = [each.name for each in declarations() if probe in (each.name, *each.within.values())]
+        """Set the simulated time to that of the device that finished last, and note when the probe began."""
+        # with it begin those that a level measures within it
+        probes = [entry.name for entry in declarations() if probe in (entry.name, *entry.within.values())]
         self._announced.subjects = ()
-        self.time = max(self.board.read(place, "now") for place in range(self.model.devices))
+        self.time = max(self.board.read(slot, "now") for slot in range(self.model.devices))
         self._pace = (time.monotonic(), self.time)
         self._idle()
-        for place in self.places:
-            for name in filter(PROBES.__contains__, begun):
-                if self.board.read(place, f"began {name}") < 0:
-                    self.board.write(place, **{f"began {name}": self.time})
+        for slot in self.slots:
+            for name in filter(PROBES.__contains__, probes):
+                if self.board.read(slot, f"began {name}") < 0:
+                    self.board.write(slot, **{f"began {name}": self.time})
 
     def _idle(self) -> None:
         """Bring the devices to the present, and let them idle from now on."""
@@ -224,23 +223,23 @@ class SimulatedDevice(Compute):
 
     def pass_time(self) -> None:
         """Update temperature, energy and counters of the devices to the present, and wait to keep to `SPEEDUP`."""
-        for place in self.places:
-            row = self.board.row(place)
+        for slot in self.slots:
+            row = self.board.row(slot)
             if self.time >= row["now"]:
-                symptoms = self.model.symptoms(place, {**row, "now": self.time})
-                self.board.write(place, **self.model.step(place, row, self.time - row["now"], self._kind, symptoms))
-        began, simulated_then = self._pace
-        early = (self.time - simulated_then) / SPEEDUP - (time.monotonic() - began)
-        if early > 0:
-            time.sleep(early)
+                symptoms = self.model.symptoms(slot, {**row, "now": self.time})
+                self.board.write(slot, **self.model.step(slot, row, self.time - row["now"], self._kind, symptoms))
+        start, simulated_then = self._pace
+        lead = (self.time - simulated_then) / SPEEDUP - (time.monotonic() - start)
+        if lead > 0:
+            time.sleep(lead)
 
-    def _symptoms(self, place: int) -> Symptoms:
+    def _symptoms(self, slot: int) -> Symptoms:
         """Return the symptoms of a device now."""
-        return self.model.symptoms(place, self.board.row(place))
+        return self.model.symptoms(slot, self.board.row(slot))
 
     def _working(self) -> list[int]:
         """Return the indices of the devices that work now: those of the announced step, else all."""
-        return [self._place[uuid] for uuid in self._announced.subjects] or self.places
+        return [self._slot_by_uuid[uuid] for uuid in self._announced.subjects] or self.slots
 
     # -- timing
 
@@ -259,25 +258,25 @@ class SimulatedDevice(Compute):
         metric: str = "",
         beside: Any = None,  # noqa: ARG002  the datasheet is the peak
         seconds: float | None = None,
-        **more: Any,
+        **options: Any,
     ) -> ProbeResult:
         """Time `work` by the model and return a result as `Compute.sample` does."""
         amount *= self._scale
         simulated = SPEEDUP * (self.seconds if seconds is None else seconds)
         block = self._blocks(metric, amount, unit)
-        once = self.gate.agree(block())  # all ranks make the same calls
-        batch = max(1, math.ceil(block_seconds(simulated) / CALLS_PER_BLOCK / once))
+        duration = self.gate.agree(block())  # all ranks make the same calls
+        batch = max(1, math.ceil(block_seconds(simulated) / CALLS_PER_BLOCK / duration))
         self._clock = SimulatedClock(self, block, batch)
         result = super().sample(
-            self._clock.counted(work, always=bool(more.get("collective"))),
+            self._clock.counted(work, always=bool(options.get("collective"))),
             amount=amount * batch,
             unit=unit,
             metric=metric,
             seconds=simulated,
-            **more,
+            **options,
         )
         self._clock = None
-        result.seconds = [significant(each / batch) for each in result.seconds]
+        result.seconds = [significant(duration / batch) for duration in result.seconds]
         if unit in DURATIONS:
             result.samples = [significant(sample / batch) for sample in result.samples]
         result.conditions["operations_per_block"] *= batch
@@ -287,16 +286,16 @@ class SimulatedDevice(Compute):
         """Return a call that begins a block: it applies the faults and returns the seconds of one operation."""
         name = self._requested(metric) or self._metric
         share = UNNAMED_SHARE if unit in DURATIONS and not metric else 1.0
-        places = self._working()
+        slots = self._working()
         time = self._times[name] = self._times.get(name, 0) + 1
-        noises = [self.model.noise(place, name, time) for place in places]
+        noises = [self.model.noise(slot, name, time) for slot in slots]
         self._kind = stressed_part(name, unit)
 
         def block() -> float:
-            symptoms = [self._symptoms(place) for place in places]
-            for each in symptoms:
-                _strike(each.event)
-            values = [self.model.value(name, unit, place, each) for place, each in zip(places, symptoms, strict=True)]
+            symptoms = [self._symptoms(slot) for slot in slots]
+            for state in symptoms:
+                _strike(state.event)
+            values = [self.model.value(name, unit, slot, state) for slot, state in zip(slots, symptoms, strict=True)]
             noise = next(noises[0])
             if unit in DURATIONS:
                 return share * max(values) / DURATIONS[unit] / noise
@@ -311,7 +310,7 @@ def _smaller(value: Any, small: Any) -> Any:
     Of a mapping by dtype the entries that the probe declares are replaced.
     """
     if isinstance(small, Mapping):
-        return value and {key: small.get(key, each) for key, each in value.items()}
+        return value and {key: small.get(key, shape) for key, shape in value.items()}
     return small if value is None or _amount(small) < _amount(value) else value
 
 
@@ -357,29 +356,29 @@ STRIDE = 7919
 
 
 @contextlib.contextmanager
-def flipping(torch: Any, verifies: str, ever: Collection[str], where: Callable[..., str]) -> Iterator[None]:
+def flipping(torch: Any, verifies: str, kinds: Collection[str], current_kind: Callable[..., str]) -> Iterator[None]:
     """Flip bits below a probe that compares data of the kind `verifies` with known values.
 
-    `where` returns the kind of data to flip bits in at that moment (`Symptoms.flips`), and `ever` holds all kinds that
+    `current_kind` returns the kind of data to flip bits in at that moment (`Symptoms.flips`), `kinds` are those that
     it may return. For a copy it is given the indices of the devices on which both tensors were made, where they have
     one.
     """
-    if not ever:
+    if not kinds:
         yield
         return
     import torch.distributed as dist
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    places = itertools.count(1, STRIDE)
+    positions = itertools.count(1, STRIDE)
     owners: dict[int, int] = {}  # by storage
 
     def owner(tensor: Any) -> int | None:
         return owners.get(tensor.untyped_storage().data_ptr())
 
-    def flip(tensor: Any, place: int) -> None:
+    def flip(tensor: Any, position: int) -> None:
         if tensor.numel() >= SMALLEST and tensor.is_contiguous():
             raw = tensor.detach().view(-1).view(torch.uint8)
-            raw[(place % tensor.numel() + 1) * tensor.element_size() - 1] ^= 0x40
+            raw[(position % tensor.numel() + 1) * tensor.element_size() - 1] ^= 0x40
 
     class Flips(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -388,20 +387,20 @@ def flipping(torch: Any, verifies: str, ever: Collection[str], where: Callable[.
             if made_on is not None:
                 owners[result.untyped_storage().data_ptr()] = made_on
             name = function.__name__.partition(".")[0]
-            ends = [on for tensor in args[:2] if (on := owner(tensor)) is not None] if name == "copy_" else []
-            target = where(ends)
+            ends = [end for tensor in args[:2] if (end := owner(tensor)) is not None] if name == "copy_" else []
+            target = current_kind(ends)
             if target == "always" and name in PRODUCTS:
                 flip(result, 1)
             matmul = target == "matmul" and name in PRODUCTS
             copy = target == "copy" and name == "copy_" and verifies == "copies"
             memory = target == "memory" and name in STORES and verifies == "stores"
             if matmul or copy or memory:
-                flip(result, next(places))
+                flip(result, next(positions))
             return result
 
     def received(tensor: Any) -> None:
-        if where() == "collective":
-            flip(tensor, next(places))
+        if current_kind() == "collective":
+            flip(tensor, next(positions))
 
     functions = {name: getattr(dist, name) for name in COLLECTIVES if hasattr(dist, name)}
     vars(dist).update({name: _followed(function, received) for name, function in functions.items()})
@@ -416,8 +415,8 @@ def _followed(collective: Callable[..., Any], received: Callable[[Any], None]) -
     """Return a collective that calls `received` with the tensor that has its result."""
 
     def followed(result: Any, *args: Any, **kwargs: Any) -> Any:
-        done = collective(result, *args, **kwargs)
+        handle = collective(result, *args, **kwargs)
         received(result)
-        return done
+        return handle
 
     return followed

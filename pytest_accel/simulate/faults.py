@@ -100,7 +100,7 @@ class FaultKind:
     """False if the fault is always there from the start (no `at`)."""
 
 
-_share = yaml_nodes.number_that(lambda found: 0 < found < 1, "a share between 0 and 1")
+_share = yaml_nodes.number_that(lambda value: 0 < value < 1, "a share between 0 and 1")
 LINK_ERRORS = ("replay", "recovery", "crc", "effective")
 """Error counters of NVLinks, the last one from NVLink 5 on. For xGMI the library only reports that errors occurred."""
 HOT = {
@@ -148,7 +148,7 @@ def fault(name: str, caught_by: str, *, of_node: bool = False, begins: bool = Tr
 
     def enter(function: Apply) -> Apply:
         keywords = list(inspect.signature(function).parameters.values())[1:]
-        defaults = {each.name: each.default for each in keywords}
+        defaults = {keyword.name: keyword.default for keyword in keywords}
         does = inspect.getdoc(function) or ""
         FAULTS[name] = FaultKind(name, does, caught_by, function, defaults, of_node, begins and not of_node)
         return function
@@ -462,6 +462,6 @@ def _(symptoms: Symptoms) -> None:
 
 
 def told(kind: FaultKind) -> list[str]:
-    """Return what a fault of a node does, its parameters, and the checks that should catch it, line by line."""
+    """Return the description of a fault of a node line by line: effect, parameters, checks that should catch it."""
     described = [f"{name}: {PARAMETERS[name][1]} (default {default})" for name, default in kind.parameters.items()]
     return [kind.does, *described, f"caught by: {kind.caught_by}"]

@@ -59,33 +59,31 @@ RESERVED_BYTES = 600 << 20
 class NvidiaNode(nvml.NvmlLibrary):
     """The library of a node, whose answers are updated before they are given."""
 
-    def __init__(self, model: Model, **more: Any) -> None:
+    def __init__(self, model: Model, **options: Any) -> None:
         self._model, self._board = model, SharedState(Path(model.board), model.devices)
         self._reported: set[int] = set()
-        rows = {place: self._board.row(place) for place in range(model.devices)}
-        self._places = [place for place, row in rows.items() if model.symptoms(place, row).event != "missing"]
-        self._renewed_at = [0.0] * len(self._places)
-        super().__init__([nvml.h200(place) for place in self._places], **more)
+        rows = {slot: self._board.row(slot) for slot in range(model.devices)}
+        self._slots = [slot for slot, row in rows.items() if model.symptoms(slot, row).event != "missing"]
+        self._renewed_at = [0.0] * len(self._slots)
+        super().__init__([nvml.h200(slot) for slot in self._slots], **options)
 
     def gpu(self, index: int) -> nvml.NvmlGpu:
-        """Return a GPU whose answers are at most `FRESH_SECONDS` old.
-
-        Each is renewed by itself: the sensor reads it in a thread of its own, so no older answer follows a newer one.
-        """
+        """Return a GPU whose answers are at most `FRESH_SECONDS` old."""
         if time.monotonic() - self._renewed_at[index] > FRESH_SECONDS:
+            # by itself: the sensor reads it in a thread of its own, so no older answer follows a newer one
             self.renew(index)
         return super().gpu(index)
 
     def renew(self, index: int) -> None:
         """Update the answers of one GPU from the board, and report a new Xid."""
-        place, gpu = self._places[index], self.gpus[index]
-        row = self._board.row(place)
-        symptoms = self._model.symptoms(place, row)
+        slot, gpu = self._slots[index], self.gpus[index]
+        row = self._board.row(slot)
+        symptoms = self._model.symptoms(slot, row)
         gpu.lost = symptoms.event == "lost"
-        gpu.answers.update(answers(self._model, place, row, symptoms))
+        gpu.answers.update(answers(self._model, slot, row, symptoms))
         gpu.fields.update(fields(self._model, row, symptoms) | link_errors(self._model, symptoms.shows))
-        if "xid" in symptoms.shows and place not in self._reported:
-            self._reported.add(place)
+        if "xid" in symptoms.shows and slot not in self._reported:
+            self._reported.add(slot)
             self.xids.append((index, symptoms.shows["xid"]))
         self._renewed_at[index] = time.monotonic()
 
@@ -93,8 +91,8 @@ class NvidiaNode(nvml.NvmlLibrary):
 def clock(model: Model) -> Callable[[str], float]:
     """Return a function that gives the current time of each device, in seconds since the epoch, by UUID."""
     board = SharedState(Path(model.board), model.devices)
-    places = {model.uuid(place): place for place in range(model.devices)}
-    return lambda uuid: model.epoch + board.read(places[uuid], "now")
+    slots = {model.uuid(slot): slot for slot in range(model.devices)}
+    return lambda uuid: model.epoch + board.read(slots[uuid], "now")
 
 
 def install(model: Model) -> None:
@@ -121,13 +119,14 @@ def _no_library(name: str) -> None:
 def host(model: Model) -> Path | None:
     """Write the host's files as they are now and return their root; None if it has no NICs and no fault."""
     healthy = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": f"{model.nic_gbit_per_s:g} Gb/sec (4X)"}
-    ports = [stated.PORT.replace("mlx5_0", f"mlx5_{place}") for place in range(model.nics)]
+    ports = [stated.PORT.replace("mlx5_0", f"mlx5_{number}") for number in range(model.nics)]
     files = {f"{port}/{file}": text for port in ports for file, text in healthy.items()} | model.of_node().host
     root = Path(model.board).parent / "host"
-    worked = any(SharedState(Path(model.board), model.devices).read(place, "now") for place in range(model.devices))
+    worked = any(SharedState(Path(model.board), model.devices).read(slot, "now") for slot in range(model.devices))
     for name, content in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
+        # of two texts the second appears once a device has worked
         text = content[worked] if isinstance(content, tuple) else content
         if isinstance(text, bytes):
             path.write_bytes(text)
@@ -140,17 +139,18 @@ def host(model: Model) -> Path | None:
 
 def hints(model: Model) -> list[Hint]:
     """Return the devices on the PCI bus of the node, including those that are lost."""
-    return [Hint(model.vendor, pci=_address(place)) for place in range(model.devices)]
+    return [Hint(model.vendor, pci=_address(slot)) for slot in range(model.devices)]
 
 
-def _address(place: int) -> str:
-    """Return a PCI address in a domain that no machine has, so that no device in the real /sys is mistaken for it."""
-    return f"51ab:{0x1A + place:02x}:00.0"
+def _address(slot: int) -> str:
+    """Return the PCI address of a device."""
+    # in a domain that no machine has, so that no device in the real /sys is mistaken for it
+    return f"51ab:{0x1A + slot:02x}:00.0"
 
 
-def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms) -> dict[str, Any]:
+def answers(model: Model, slot: int, row: dict[str, float], symptoms: Symptoms) -> dict[str, Any]:
     """Return the answers of the functions of NVML for one device now."""
-    shows, serial = symptoms.shows, f"{simulated.SERIAL}{model.seed:06d}{place:02d}"
+    shows, serial = symptoms.shows, f"{simulated.SERIAL}{model.seed:06d}{slot:02d}"
     memory = int(model.memory_bytes * shows.get("memory_share", 1.0))
     locked = symptoms.reasons & ClockEvent.APPLICATION_CLOCKS
     mig, ecc, at_rest = shows.get("mig", False), shows.get("ecc", True), shows.get("reasons", 0)
@@ -159,11 +159,11 @@ def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms)
     gen, width = shows.get("pcie_gen", model.pcie_gen), shows.get("pcie_width", model.pcie_lanes)
     board, bus = shows.get("power_share", 1.0), int(model.memory_bus_bits * shows.get("memory_bus_share", 1.0))
     return {
-        "nvmlDeviceGetUUID": model.uuid(place).encode(),
+        "nvmlDeviceGetUUID": model.uuid(slot).encode(),
         "nvmlDeviceGetName": str(shows.get("model", model.product)).encode(),
         "nvmlDeviceGetSerial": serial.encode(),
         "nvmlDeviceGetPciInfo_v3": nvml.fills(
-            busId=f"0000{_address(place)}".encode(),
+            busId=f"0000{_address(slot)}".encode(),
             pciDeviceId=_number(model.part(shows)),
             pciSubSystemId=_number(model.pci_subsystem),
         ),
@@ -214,13 +214,13 @@ def answers(model: Model, place: int, row: dict[str, float], symptoms: Symptoms)
 
 
 def _thresholds(model: Model) -> dict[int, int]:
-    """Return where a device slows itself down and shuts itself down, in degrees Celsius."""
+    """Return the temperatures at which a device slows itself down and shuts itself down, in degrees Celsius."""
     kinds = (pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN)
     return dict(zip(kinds, (round(model.slowdown_c), round(model.slowdown_c) + 3), strict=True))
 
 
 def _published(model: Model) -> dict[str, Any]:
-    """Return what devices of the product answer otherwise, as NVML's functions take it."""
+    """Return the published answers of devices of the product, as NVML's functions take them."""
     return {name: _as_taken(name, answer) for name, answer in answers_of("nvml", *model.kinds).items()}
 
 
@@ -257,7 +257,7 @@ def repairs(shows: Mapping[str, Any]) -> dict[str, Any]:
 
 def _number(ids: str) -> int:
     """Return NVML's number for a PCI id: 0x233010DE for "10de:2330"."""
-    vendor, part = (int(each, 16) for each in ids.split(":"))
+    vendor, part = (int(text, 16) for text in ids.split(":"))
     return part << 16 | vendor
 
 
@@ -268,7 +268,7 @@ def fields(model: Model, row: dict[str, float], symptoms: Symptoms) -> dict[Any,
         row["hw_thermal_s"] + row["regulators_thermal_s"],
         row["hw_power_brake_s"],
     )
-    up = model.links - symptoms.shows.get("links_down", 0)
+    links_up = model.links - symptoms.shows.get("links_down", 0)
     return {
         **{number: (3, 1e9 * seconds) for number, seconds in zip(nvml.NEW_IDS, slow, strict=True)},
         pynvml.NVML_FI_DEV_PERF_POLICY_POWER: (3, 1e9 * row["sw_power_cap_s"]),
@@ -278,7 +278,7 @@ def fields(model: Model, row: dict[str, float], symptoms: Symptoms) -> dict[Any,
         **_retired(symptoms.shows),
         pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT: (1, model.links),
         pynvml.NVML_FI_DEV_NVLINK_GET_SPEED: (1, 1000 * model.link_gb_per_s * symptoms.shows.get("link_rate", 1.0)),
-        **{(pynvml.NVML_FI_DEV_NVLINK_GET_STATE, link): (1, int(link < up)) for link in range(model.links)},
+        **{(pynvml.NVML_FI_DEV_NVLINK_GET_STATE, link): (1, int(link < links_up)) for link in range(model.links)},
     }
 
 
@@ -292,9 +292,9 @@ def _retired(shows: Mapping[str, Any]) -> dict[Any, tuple[int, float]]:
 def link_errors(model: Model, shows: Mapping[str, Any]) -> dict[Any, tuple[int, int]]:
     """Return the NVML fields that count link errors: those of the first NVLink, and an NVLink 5 field of every link."""
     counts = {name: (1, int(shows.get(f"nvlink_{name}", 0))) for name in LINK_ERRORS}
-    new = {
+    link_fields = {
         (pynvml.NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS, link): (1, 0) if link else counts["effective"]
         for link in range(model.links if model.link_type == "nvlink5" else 0)
     }
-    old = {(number, 0): counts[name] for name, number in LINK_FIELDS.items()}
-    return {**old, **new}
+    first_link = {(number, 0): counts[name] for name, number in LINK_FIELDS.items()}
+    return {**first_link, **link_fields}

@@ -1,8 +1,7 @@
 """The model of a node: how fast its devices are, how much they vary, how warm they get. Pure.
 
 Healthy rates come from the threshold file. A value that no file has is assumed here, and marked as assumed in the
-record. Spread and noise are those of reference measurements: devices of one product differ by about 1 % where power
-limits them, and blocks of 50 ms by 0.5 to 1 % with a lag-1 autocorrelation of 0.3 to 0.6.
+record.
 """
 
 from __future__ import annotations
@@ -25,11 +24,12 @@ from pytest_accel.simulate.node import PlantedFault, SimulatedNode
 from pytest_accel.skus import peaks
 
 SPREAD = {"compute": 0.01, "memory": 0.003, "host": 0.003, "link": 0.001}
-"""Standard deviation between healthy devices, relative. Draws are limited to two standard deviations."""
+"""Standard deviation between healthy devices, relative; about 1 % in reference measurements where power limits them.
+Draws are limited to two standard deviations."""
 NOISE = {"compute": 0.006, "memory": 0.003, "host": 0.004, "link": 0.001}
-"""Standard deviation from block to block, relative."""
+"""Standard deviation from block to block, relative; 0.5 to 1 % in reference measurements with blocks of 50 ms."""
 LAG_1 = 0.45
-"""Autocorrelation of successive blocks."""
+"""Autocorrelation of successive blocks, 0.3 to 0.6 in reference measurements."""
 LOAD = {"compute": 1.0, "memory": 0.7, "host": 0.3, "link": 0.5, "": 0.1}
 """Power under load as a share of the power limit, by the part that does the work; "" is idle."""
 COOLANT_C, KELVIN_AT_LIMIT, TAU_S = 30.0, 36.0, 30.0
@@ -108,18 +108,18 @@ class Model:
         vendor, part = self.pci_id.split(":")
         return f"{vendor}:{shows.get('part_id', part)}"
 
-    def uuid(self, place: int) -> str:
+    def uuid(self, slot: int) -> str:
         """Return the UUID of a device. It is the same for one product and seed, and never that of a real device."""
-        digest = hashlib.sha256(f"{self.product}/{self.seed}/{place}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{self.product}/{self.seed}/{slot}".encode()).hexdigest()
         prefix = "" if self.vendor == "amd" else "GPU-"
         return f"{prefix}{simulated.UUID}{digest[:4]}-4{digest[4:7]}-8{digest[7:10]}-{digest[10:22]}"
 
-    def symptoms(self, place: int, row: Mapping[str, float]) -> Symptoms:
+    def symptoms(self, slot: int, row: Mapping[str, float]) -> Symptoms:
         """Return the symptoms of a device now, from all of its faults that have begun."""
-        symptoms = applied(*(fault for fault in self.faults if place in fault.devices and begun(fault, row)))
+        symptoms = applied(*(fault for fault in self.faults if slot in fault.devices and begun(fault, row)))
         for number, throttle in enumerate(symptoms.throttles):
             symptoms.clock *= throttle.rest
-            if self.holds(throttle, place, number, row["now"]):
+            if self.holds(throttle, slot, number, row["now"]):
                 symptoms.clock *= 1 - throttle.depth
                 symptoms.draw *= 1 - throttle.depth if throttle.spares_power else 1.0
                 symptoms.reasons |= throttle.reasons
@@ -127,24 +127,24 @@ class Model:
             symptoms.clock *= 1 - symptoms.fades * max(0.0, (row["temperature_c"] - COOLANT_C) / KELVIN_AT_LIMIT)
         return symptoms
 
-    def holds(self, throttle: Throttle, place: int, number: int, now: float) -> bool:
+    def holds(self, throttle: Throttle, slot: int, number: int, now: float) -> bool:
         """Return whether a device's throttle of that number holds at a simulated time."""
-        period, phase = self._slices(place, number)
+        period, phase = self._slices(slot, number)
         return (now / period + phase) % 1.0 < throttle.share
 
-    def held(self, throttle: Throttle, place: int, number: int, start: float, end: float) -> float:
+    def held(self, throttle: Throttle, slot: int, number: int, start: float, end: float) -> float:
         """Return for how many seconds it holds between two times: `share` of each period, from the phase on."""
-        period, phase = self._slices(place, number)
+        period, phase = self._slices(slot, number)
 
-        def until(now: float) -> float:
-            whole, part = divmod(now / period + phase, 1.0)
-            return period * (whole * throttle.share + min(part, throttle.share))
+        def held_until(now: float) -> float:
+            periods, part = divmod(now / period + phase, 1.0)
+            return period * (periods * throttle.share + min(part, throttle.share))
 
-        return until(end) - until(start)
+        return held_until(end) - held_until(start)
 
-    def _slices(self, place: int, number: int) -> tuple[float, float]:
+    def _slices(self, slot: int, number: int) -> tuple[float, float]:
         """Return the period in seconds of a device's throttle, and its phase, the same for the same seed."""
-        drawn = random.Random(f"{self.seed}/{place}/throttle {number}")  # noqa: S311  the same every time
+        drawn = random.Random(f"{self.seed}/{slot}/throttle {number}")  # noqa: S311  the same every time
         return drawn.uniform(*PERIOD_S), drawn.random()
 
     def of_node(self) -> Symptoms:
@@ -153,13 +153,13 @@ class Model:
 
     def rate(self, metric: str, unit: str) -> Rate:
         """Return the healthy value of a metric; for an unknown metric, that of its unit."""
-        known = (self.rates[name] for name in (metric, parse(metric).base, unit) if name in self.rates)
-        return next(known, Rate(1.0, "assumed: no figure is known"))
+        matches = (self.rates[name] for name in (metric, parse(metric).base, unit) if name in self.rates)
+        return next(matches, Rate(1.0, "assumed: no figure is known"))
 
-    def value(self, metric: str, unit: str, place: int, symptoms: Symptoms) -> float:
+    def value(self, metric: str, unit: str, slot: int, symptoms: Symptoms) -> float:
         """Return the mean of a metric on one device, with its deviation from the healthy value and its faults."""
         kind = stressed_part(metric, unit)
-        speed = (1 + SPREAD[kind] * self._draw(place, kind)) * symptoms.speed[kind]
+        speed = (1 + SPREAD[kind] * self._draw(slot, kind)) * symptoms.speed[kind]
         if kind == "compute":
             speed *= symptoms.clock
         if kind == "host":
@@ -172,22 +172,22 @@ class Model:
         healthy = self.rate(metric, unit).value
         return healthy / speed if unit in ("ms", "s", "us") else healthy * speed
 
-    def _draw(self, place: int, kind: str) -> float:
-        """Return how many standard deviations a device is from the mean, the same for the same seed."""
-        drawn = random.Random(f"{self.seed}/{place}/{kind}").gauss(0.0, 1.0)  # noqa: S311  the same every time
+    def _draw(self, slot: int, kind: str) -> float:
+        """Return the distance of a device from the mean in standard deviations, the same for the same seed."""
+        drawn = random.Random(f"{self.seed}/{slot}/{kind}").gauss(0.0, 1.0)  # noqa: S311  the same every time
         return max(-2.0, min(2.0, drawn))
 
-    def noise(self, place: int, metric: str, time: int) -> Iterator[float]:
+    def noise(self, slot: int, metric: str, time: int) -> Iterator[float]:
         """Yield factors of the speed, block by block, of a device's measurement number `time`: AR(1) noise around 1."""
-        drawn = random.Random(f"{self.seed}/{place}/{metric}/{time}")  # noqa: S311  the same every time
+        drawn = random.Random(f"{self.seed}/{slot}/{metric}/{time}")  # noqa: S311  the same every time
         deviation = NOISE[stressed_part(metric, "")]
-        off = drawn.gauss(0.0, deviation)
+        offset = drawn.gauss(0.0, deviation)
         while True:
-            yield 1 + off
-            off = LAG_1 * off + drawn.gauss(0.0, deviation * math.sqrt(1 - LAG_1**2))
+            yield 1 + offset
+            offset = LAG_1 * offset + drawn.gauss(0.0, deviation * math.sqrt(1 - LAG_1**2))
 
     def step(
-        self, place: int, row: Mapping[str, float], seconds: float, kind: str, symptoms: Symptoms
+        self, slot: int, row: Mapping[str, float], seconds: float, kind: str, symptoms: Symptoms
     ) -> dict[str, float]:
         """Return the row of a device after `seconds` of load by `kind`; "" is idling."""
         watts = self.watts * symptoms.power * symptoms.draw * LOAD[kind]
@@ -195,12 +195,12 @@ class Model:
         before = row["temperature_c"] or COOLANT_C + KELVIN_AT_LIMIT * LOAD[""]
         compute = kind == "compute"
         capped = compute and not symptoms.below_cap
-        counted = {**({"sw_power_cap_s": CAPPED_SHARE * seconds} if capped else {})}
-        counted |= {counter: share * seconds for counter, share in symptoms.throttled.items() if kind}
+        counters = {**({"sw_power_cap_s": CAPPED_SHARE * seconds} if capped else {})}
+        counters |= {counter: share * seconds for counter, share in symptoms.throttled.items() if kind}
         for number, throttle in enumerate(symptoms.throttles if kind else ()):
             if throttle.counter:
-                held = self.held(throttle, place, number, row["now"], row["now"] + seconds)
-                counted[throttle.counter] = min(seconds, counted.get(throttle.counter, 0.0) + held)
+                held_seconds = self.held(throttle, slot, number, row["now"], row["now"] + seconds)
+                counters[throttle.counter] = min(seconds, counters.get(throttle.counter, 0.0) + held_seconds)
         return {
             "now": row["now"] + seconds,
             "loaded": float(bool(kind)),
@@ -211,14 +211,14 @@ class Model:
             "reasons": float(
                 (symptoms.reasons | (ClockEvent.SW_POWER_CAP if capped else 0)) if kind else ClockEvent.GPU_IDLE
             ),
-            **{counter: row[counter] + held for counter, held in counted.items()},
+            **{counter: row[counter] + amount for counter, amount in counters.items()},
         }
 
 
 def stressed_part(metric: str, unit: str) -> str:
     """Return the part of a device that does the work of a metric: as its probe declares it, else by its unit."""
-    declared = declaration_of(metric)
-    return declared.stresses[0] if declared and declared.stresses else "memory" if unit == "GB/s" else "compute"
+    probe = declaration_of(metric)
+    return probe.stresses[0] if probe and probe.stresses else "memory" if unit == "GB/s" else "compute"
 
 
 def applied(*faults: PlantedFault) -> Symptoms:
@@ -241,12 +241,12 @@ def model_of(node: SimulatedNode, epoch: float, board: str) -> Model:
     sku, sheet, platform = node.sku, node.sku.datasheet, node.platform
     match, zeros = sku.match, "10de:0000"
     watts = platform.power_watts or sheet.power.get("watts", 500.0)
-    functions, whole = list(match.get("virtual_functions", ())), list(match.get("pci_ids", ()))
+    functions, whole_gpus = list(match.get("virtual_functions", ())), list(match.get("pci_ids", ()))
     names = list(match.get("names", ())) or [sku.title]
     return Model(
         product=next((name for name in names if name.endswith(" VF")), names[0]) if platform.virtual else names[0],
         kinds=[sku.name, sku.architecture, *(["guest"] if platform.virtual else [])],
-        pci_id=(functions + whole if platform.virtual else whole + functions or [zeros])[0],
+        pci_id=(functions + whole_gpus if platform.virtual else whole_gpus + functions or [zeros])[0],
         pci_subsystem=(match.get("subsystems") or [zeros])[0],
         links=int(platform.link.get("count", 0)),
         link_type=str(platform.link.get("type", "")),
@@ -276,26 +276,26 @@ def model_of(node: SimulatedNode, epoch: float, board: str) -> Model:
 def rates(node: SimulatedNode) -> dict[str, Rate]:
     """Return the healthy value of every packaged metric, and of every unit for other metrics."""
     limits = node.sku.limits_on(node.platform)
-    found = {metric: rate for metric in limits if (rate := _stated(limits[metric]))}
-    for metric in [metric for metric in found if parse(metric).size]:  # other sizes get the largest value
+    values = {metric: rate for metric in limits if (rate := _stated(limits[metric]))}
+    for metric in [metric for metric in values if parse(metric).size]:  # other sizes get the largest value
         base = parse(metric).base
-        found[base] = max(found.get(base, found[metric]), found[metric], key=lambda rate: rate.value)
-    costs = {metric: (declared, cost) for declared in declarations() for metric, cost in _costs(declared)}
+        values[base] = max(values.get(base, values[metric]), values[metric], key=lambda rate: rate.value)
+    costs = {metric: (declaration, cost) for declaration in declarations() for metric, cost in _costs(declaration)}
     for follows in (False, True):  # first what follows from a peak, then what follows from another metric
-        for metric, (declared, cost) in costs.items():
-            if metric not in found and follows is (cost.of not in ("peak", "link")):
-                rate = _assumed(node, metric, declared, cost, found)
-                found.update({metric: rate} if rate else {})
+        for metric, (declaration, cost) in costs.items():
+            if metric not in values and follows is (cost.of not in ("peak", "link")):
+                rate = _assumed(node, metric, declaration, cost, values)
+                values.update({metric: rate} if rate else {})
     for unit, metric in (("TFLOPS", "matmul.bf16"), ("GB/s", "stream.copy"), ("ms", "ddp.step_ms")):
-        if metric in found:
-            found[unit] = Rate(found[metric].value, f"assumed: as {metric}")
-    return found
+        if metric in values:
+            values[unit] = Rate(values[metric].value, f"assumed: as {metric}")
+    return values
 
 
-def _costs(declared: Declaration) -> Iterator[tuple[str, Cost]]:
+def _costs(declaration: Declaration) -> Iterator[tuple[str, Cost]]:
     """Yield the metrics of a packaged probe whose healthy value follows from another figure, and how."""
-    for name in (parse(each).base for each in declared.forms if declared.packaged):
-        if cost := declared.cost_of(name):
+    for name in (parse(form).base for form in declaration.forms if declaration.packaged):
+        if cost := declaration.cost_of(name):
             yield name, cost
 
 
@@ -303,41 +303,41 @@ def _stated(limit: Limit) -> Rate | None:
     """Return the reference of a limit, or what its floor is derived from: for a class its lowest healthy figure."""
     if limit.relative:
         return None
-    declared, figure, of_class = declaration_of(limit.metric), limit.published, limit.class_floor
+    declaration, figure, of_class = declaration_of(limit.metric), limit.published, limit.class_floor
     if limit.reference:
         return Rate(limit.reference, f"reference ({limit.origin})")
     if figure and figure.highest is not None:
         return Rate((figure.lowest + figure.highest) / 2, f"published ({limit.origin})")
-    if figure and declared and declared.derived_floor:
-        return Rate(figure.lowest / declared.derived_floor, f"bar / {declared.derived_floor:g} ({limit.origin})")
+    if figure and declaration and declaration.derived_floor:
+        return Rate(figure.lowest / declaration.derived_floor, f"bar / {declaration.derived_floor:g} ({limit.origin})")
     if of_class and limit.declared_by is DeclaredBy.CLASS:
         value = of_class.value / of_class.share * of_class.lowest
         return Rate(value, f"lowest healthy figure of its class ({limit.origin})")
-    if limit.floor and declared and declared.derived_floor:
-        return Rate(limit.floor / declared.derived_floor, f"floor / {declared.derived_floor:g} ({limit.origin})")
+    if limit.floor and declaration and declaration.derived_floor:
+        return Rate(limit.floor / declaration.derived_floor, f"floor / {declaration.derived_floor:g} ({limit.origin})")
     return None
 
 
 def _assumed(
-    node: SimulatedNode, metric: str, declared: Declaration, cost: Cost, known: Mapping[str, Rate]
+    node: SimulatedNode, metric: str, declaration: Declaration, cost: Cost, rates: Mapping[str, Rate]
 ) -> Rate | None:
     """Return the healthy value of a metric as its probe's cost derives it; None where the base is not known."""
-    packaged, _ = conditions_of(declared.function, dict(node.sku.probes.get(declared.name, {})), {})
-    conditions = {**packaged, **dict.fromkeys(declared.variants, parse(metric).variant)}
+    packaged, _ = conditions_of(declaration.function, dict(node.sku.probes.get(declaration.name, {})), {})
+    conditions = {**packaged, **dict.fromkeys(declaration.variants, parse(metric).variant)}
     link = node.platform.link
     if cost.of == "peak":
-        base, what = peaks.peak(node.sku, metric, node.platform) or (None, "")
+        base, source = peaks.peak(node.sku, metric, node.platform) or (None, "")
     elif cost.of == "link":
-        base, what = link.get("gb_per_s"), "the link's rate"
+        base, source = link.get("gb_per_s"), "the link's rate"
     else:
-        what = cost.of.format(**conditions)
-        base = known[what].value if what in known else None
+        source = cost.of.format(**conditions)
+        base = rates[source].value if source in rates else None
     if not base:
         return None
-    assumed = f"assumed: {f'{cost.share:g} of' if cost.share != 1 else 'as'} {what}"
-    if cost.operations and is_time(declared.unit):
+    assumed = f"assumed: {f'{cost.share:g} of' if cost.share != 1 else 'as'} {source}"
+    if cost.operations and is_time(declaration.unit):
         return Rate(cost.counted(conditions) / (base * cost.share * 1e9), f"{assumed}, for its operations")
     if cost.for_each_link:
         links = 1 if link.get("topology") == "switch" else max(1, node.devices - 1)
-        return Rate(links * base, f"assumed: {what} on {links} links at once")
+        return Rate(links * base, f"assumed: {source} on {links} links at once")
     return Rate(base * cost.share, assumed)

@@ -22,7 +22,7 @@ NOT_OF = {"amd": stated.ONLY_ON["nvidia"], "nvidia": stated.ONLY_ON["amd"]}
 """Faults that cannot be simulated on the devices of a vendor. They are refused, because a rehearsal in which nothing
 happens would look like a pass."""
 
-PROBES = tuple(sorted(each.name for each in declarations() if each.packaged and not each.fact))
+PROBES = tuple(sorted(probe.name for probe in declarations() if probe.packaged and not probe.fact))
 """Probes that a fault may begin with: `at: soak`, or ten simulated seconds later `at: soak+10`."""
 
 THRESHOLD_KEYS = frozenset({"extends", "vendor", "match", "datasheet", "limits"})
@@ -82,9 +82,9 @@ def load(name: str) -> SimulatedNode:
     if isinstance(root.data, dict) and "nodes" in root.data:
         raise BadFile(f"{name}: is a cluster file (it has 'nodes'), which is rehearsed with --accel-fabric")
     mistakes = Mistakes()
-    found = _NODE(root, "", mistakes) or {}
+    fields = _NODE(root, "", mistakes) or {}
     mistakes.raise_if_any()
-    return _build(found, root, path, digest)
+    return _build(fields, root, path, digest)
 
 
 def check_kind(root: Located, name: str) -> None:
@@ -96,104 +96,105 @@ def check_kind(root: Located, name: str) -> None:
         )
 
 
-def _build(found: dict[str, Any], root: Located, path: Path, digest: str) -> SimulatedNode:
+def _build(fields: dict[str, Any], root: Located, path: Path, digest: str) -> SimulatedNode:
     """Return the node of a file, after checking its keys against the SKU."""
-    asked, sku, platform = product_of(found, root, path)
+    sku_name, sku, platform = product_of(fields, root, path)
     mistakes = Mistakes()
-    for fault in found.get("faults", ()):
+    faults = tuple(fields.get("faults", ()))
+    for fault in faults:
         if fault.name in NOT_OF.get(sku.vendor, ()):
             mistakes.add(root.data["faults"], f"faults: {fault.name} cannot be simulated on a device of {sku.vendor}")
     mistakes.raise_if_any()
-    node = SimulatedNode(str(path), sku, asked, platform, found.get("seed", 0), tuple(found.get("faults", ())), digest)
-    for at, each in zip(root.data["faults"].data if node.faults else (), node.faults, strict=True):
-        absent = [place for place in each.devices if place >= node.devices]
-        if absent:
-            known = f"{platform.name} has {node.devices}, numbered from 0"
-            mistakes.add(at, f"device: there is no device {absent[0]}; {known}")
+    node = SimulatedNode(str(path), sku, sku_name, platform, fields.get("seed", 0), faults, digest)
+    for item, fault in zip(root.data["faults"].data if faults else (), faults, strict=True):
+        if unknown_devices := [index for index in fault.devices if index >= node.devices]:
+            hint = f"{platform.name} has {node.devices}, numbered from 0"
+            mistakes.add(item, f"device: there is no device {unknown_devices[0]}; {hint}")
     mistakes.raise_if_any()
     return node
 
 
-def product_of(found: dict[str, Any], root: Located, path: Path) -> tuple[str, Sku, Platform]:
+def product_of(fields: dict[str, Any], root: Located, path: Path) -> tuple[str, Sku, Platform]:
     """Return what a file of simulated hardware names: the SKU for --accel-sku, itself, and the platform.
 
     Raises BadFile.
     """
-    asked = found["sku"]
-    if asked.endswith((".yaml", ".yml")) or "/" in asked:
-        asked = str(path.parent / asked)
+    sku_name = fields["sku"]
+    if sku_name.endswith((".yaml", ".yml")) or "/" in sku_name:
+        sku_name = str(path.parent / sku_name)
     try:
-        sku = loader.load(asked)
+        sku = loader.load(sku_name)
     except BadFile as bad:
         raise BadFile(*bad.behind(f"{root.data['sku'].where}: sku")) from None
     _check_vendor(sku, root.data["sku"].where)
-    wanted = found.get("platform", next(iter(sku.platforms)))
-    platform = sku.platform_named(wanted)
+    platform_name = fields.get("platform", next(iter(sku.platforms)))
+    platform = sku.platform_named(platform_name)
     if platform is None:
-        known = yaml_nodes.nearest(wanted, sku.platform_names)
-        raise BadFile(f"{root.data['platform'].where}: platform: {wanted!r} is not known; {known}")
+        hint = yaml_nodes.nearest(platform_name, sku.platform_names)
+        raise BadFile(f"{root.data['platform'].where}: platform: {platform_name!r} is not known; {hint}")
     if (platform.devices or 0) > MOST_DEVICES:
-        where = root.data.get("platform", root.data["sku"]).where
+        location = root.data.get("platform", root.data["sku"]).where
         raise BadFile(
-            f"{where}: {platform.name} has {platform.devices} devices; at most {MOST_DEVICES} can be simulated"
+            f"{location}: {platform.name} has {platform.devices} devices; at most {MOST_DEVICES} can be simulated"
         )
-    return asked, sku, platform
+    return sku_name, sku, platform
 
 
-def _check_vendor(sku: Sku, where: str) -> None:
+def _check_vendor(sku: Sku, location: str) -> None:
     """Raise BadFile if the SKU's vendor cannot be simulated."""
     if sku.vendor not in SIMULATED_VENDORS:
-        known = ", ".join(SIMULATED_VENDORS)
-        raise BadFile(f"{where}: {sku.name} is of vendor {sku.vendor}; only devices of {known} can be simulated")
+        vendors = ", ".join(SIMULATED_VENDORS)
+        raise BadFile(f"{location}: {sku.name} is of vendor {sku.vendor}; only devices of {vendors} can be simulated")
 
 
-def fault_name(at: Located, key: str, mistakes: Mistakes, kinds: Mapping[str, Any], example: str) -> str | None:
+def fault_name(item: Located, key: str, mistakes: Mistakes, kinds: Mapping[str, Any], example: str) -> str | None:
     """Return the name of one entry of `faults`, whose other keys depend on its kind."""
-    if not isinstance(at.data, dict) or "fault" not in at.data:
-        mistakes.add(at, f"{key}: expected a mapping such as {{fault: {example}}}, found {at.plain()!r}")
+    if not isinstance(item.data, dict) or "fault" not in item.data:
+        mistakes.add(item, f"{key}: expected a mapping such as {{fault: {example}}}, found {item.plain()!r}")
         return None
-    return yaml_nodes.one_of(*kinds)(at.data["fault"], f"{key}.fault", mistakes)
+    return yaml_nodes.one_of(*kinds)(item.data["fault"], f"{key}.fault", mistakes)
 
 
-def _fault(at: Located, key: str, mistakes: Mistakes) -> PlantedFault | None:
-    name = fault_name(at, key, mistakes, FAULTS, "slow-compute, device: 3")
+def _fault(item: Located, key: str, mistakes: Mistakes) -> PlantedFault | None:
+    name = fault_name(item, key, mistakes, FAULTS, "slow-compute, device: 3")
     if name is None:
         return None
     kind = FAULTS[name]
     keys: dict[str, Check] = {"fault": yaml_nodes.text}
-    keys.update({} if kind.of_node else {"device": _places})
+    keys.update({} if kind.of_node else {"device": _indices})
     keys.update({"at": _begin} if kind.begins else {})
     keys.update({parameter: PARAMETERS[parameter][0] for parameter in kind.parameters})
-    found = yaml_nodes.record_of(keys, required=() if kind.of_node else ("device",))(at, key, mistakes) or {}
-    probe, seconds = found.get("at") or ("", 0.0)
-    parameters = {parameter: found[parameter] for parameter in kind.parameters if found.get(parameter) is not None}
-    return PlantedFault(name, found.get("device") or (), probe, seconds, parameters)
+    fields = yaml_nodes.record_of(keys, required=() if kind.of_node else ("device",))(item, key, mistakes) or {}
+    probe, seconds = fields.get("at") or ("", 0.0)
+    parameters = {parameter: fields[parameter] for parameter in kind.parameters if fields.get(parameter) is not None}
+    return PlantedFault(name, fields.get("device") or (), probe, seconds, parameters)
 
 
-def _places(at: Located, key: str, mistakes: Mistakes) -> tuple[int, ...] | None:
+def _indices(item: Located, key: str, mistakes: Mistakes) -> tuple[int, ...] | None:
     """Return the indices of one device or several."""
-    places = at.plain() if isinstance(at.data, list) else [at.plain()]
-    if not places or any(isinstance(place, bool) or not isinstance(place, int) or place < 0 for place in places):
-        mistakes.add(at, f"{key}: expected the number of a device, from 0 on, or a list of them; found {at.plain()!r}")
+    plain = item.plain()
+    indices = plain if isinstance(plain, list) else [plain]
+    if not indices or any(isinstance(index, bool) or not isinstance(index, int) or index < 0 for index in indices):
+        mistakes.add(item, f"{key}: expected the number of a device, from 0 on, or a list of them; found {plain!r}")
         return None
-    return tuple(places)
+    return tuple(indices)
 
 
-def _begin(at: Located, key: str, mistakes: Mistakes) -> tuple[str, float] | None:
+def _begin(item: Located, key: str, mistakes: Mistakes) -> tuple[str, float] | None:
     """Return (probe, seconds after it begins). Without a probe the seconds count from the node's first load."""
-    if isinstance(at.data, str):
-        probe, _, late = at.data.partition("+")
-        if probe in PROBES and (late or "0").replace(".", "", 1).isdigit():
-            return probe, float(late or 0)
-        known = yaml_nodes.nearest(probe, PROBES)
-        mistakes.add(at, f"{key}: {at.data!r} is neither PROBE nor PROBE+SECONDS with a probe of the suite; {known}")
+    if isinstance(item.data, str):
+        probe, _, delay = item.data.partition("+")
+        if probe in PROBES and (delay or "0").replace(".", "", 1).isdigit():
+            return probe, float(delay or 0)
+        hint = yaml_nodes.nearest(probe, PROBES)
+        mistakes.add(item, f"{key}: {item.data!r} is neither PROBE nor PROBE+SECONDS with a probe of the suite; {hint}")
         return None
-    value = yaml_nodes.positive(at, key, mistakes)
+    value = yaml_nodes.positive(item, key, mistakes)
     return None if value is None else ("", value)
 
 
-whole = yaml_nodes.that(lambda found: type(found) is int, "a whole number")
+whole_number = yaml_nodes.that(lambda value: type(value) is int, "a whole number")
 _NODE: Callable[[Located, str, Mistakes], Any] = yaml_nodes.record_of(
-    {"sku": yaml_nodes.text, "platform": yaml_nodes.text, "seed": whole, "faults": yaml_nodes.list_of(_fault)},
+    {"sku": yaml_nodes.text, "platform": yaml_nodes.text, "seed": whole_number, "faults": yaml_nodes.list_of(_fault)},
     required=("sku",),
 )

@@ -26,10 +26,10 @@ ONLY_ON: Mapping[str, list[str]] = _TABLES["only_on"]
 
 def _enter(symptom: str, name: str, row: Mapping[str, Any], *, of_node: bool) -> None:
     """Register a row as a fault, which adds what is shown to a symptom: `shows` of a device, `host`."""
-    shown = {key: tuple(value) if isinstance(value, list) else value for key, value in row["shows"].items()}
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in row["shows"].items()}
 
     def apply(symptoms: Symptoms) -> None:
-        getattr(symptoms, symptom).update(shown)
+        getattr(symptoms, symptom).update(values)
 
     apply.__doc__ = row["does"]
     fault(name, row["caught_by"], of_node=of_node, begins=row.get("begins", False))(apply)

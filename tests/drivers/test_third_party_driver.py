@@ -1,4 +1,4 @@
-"""A driver of a third party: docs/extending.md, followed to the letter in an environment of its own."""
+"""A driver of a third party: docs/architecture.md, followed to the letter in an environment of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_accel.run.record import PACKED
 
 pytest.importorskip("torch")
 
-PAGE = wheels.CHECKOUT / "docs" / "extending.md"
+PAGE = wheels.CHECKOUT / "docs" / "architecture.md"
 CHAPTER = "A driver"
 OFFLINE = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_NO_BUILD_ISOLATION": "0"}
 """The environment has every requirement already. pip takes the last one, "no isolation: no", as no isolation."""

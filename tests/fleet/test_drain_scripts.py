@@ -134,7 +134,7 @@ SwitchName=spine Level=1 LinkSpeed=1 Nodes=node[1-3] Switches=leaf[1-2]"""
     hostnames = "case $3 in node[[]1-2]) echo node1; echo node2;; *) echo $3;; esac"
     program(tmp_path / "scontrol", f'if [ "$2" = topology ]; then echo "{topology}"; else {hostnames}; fi')
     (tmp_path / "STORE").mkdir()
-    text = f"cd {tmp_path}\n{script('store.md', 'topology')}"
+    text = f"cd {tmp_path}\n{script('fleet.md', 'topology')}"
     assert ended(text, PATH=f"{tmp_path}:{os.environ['PATH']}") == 0
     assert (tmp_path / "STORE/places.csv").read_text() == "node,switch\nnode1,leaf1\nnode2,leaf1\nnode3,leaf2\n"
 
@@ -144,7 +144,7 @@ def test_features_of_slurm_become_places(tmp_path: Path) -> None:
     lines = ("n1 h100,rack12,feedA", "n1 h100,rack12,feedA", "n2 rack=13,h100", "n3 (null)")
     program(tmp_path / "sinfo", "\n".join(f"echo '{each}'" for each in lines))
     (tmp_path / "STORE").mkdir()
-    text = f"cd {tmp_path}\n{script('store.md', '%N %f')}"
+    text = f"cd {tmp_path}\n{script('fleet.md', '%N %f')}"
     assert ended(text, PATH=f"{tmp_path}:{os.environ['PATH']}") == 0
     found = (tmp_path / "STORE/places.csv").read_text()
     assert found == "node,rack,feed\nn1,rack12,feedA\nn2,rack=13,\nn3,,\n"

@@ -1,4 +1,4 @@
-"""docs/comparison.md: its table is that of the code."""
+"""docs/verdicts.md: its table is that of the code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_accel.core.groups import grouped
 from pytest_accel.judging.verdicts.distance import FAR, OF_ONE_NODE, OF_RAW_WIDTH, OF_WIDTH, RULES, Rule
 
-PAGE = Path(__file__).parents[2] / "docs/comparison.md"
+PAGE = Path(__file__).parents[2] / "docs/verdicts.md"
 NEVER = "-"
 
 

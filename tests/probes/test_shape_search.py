@@ -83,7 +83,7 @@ SPACE = grid(range(128, 1664, 128), range(256, 3328, 256))
 
 def searched(device: Noisy, seconds: float, seed: int = 0) -> Search:
     near = partial(neighbours, tile=(128, 128))
-    return search(spread(SPACE, FIRST), device, seconds, now=device.now, near=near, seed=seed)
+    return search(spread(SPACE, FIRST), device, seconds, now=device.now, neighbours=near, seed=seed)
 
 
 def test_the_search_comes_near_the_best_and_its_figure_is_no_maximum() -> None:

@@ -110,7 +110,7 @@ def measure(
         world.time += beside * world.last
 
     asked = other if beside else None
-    timed = time_blocks(world.work, world, gate, seconds=seconds, precision=precision, beside=asked, **how)
+    timed = time_blocks(world.work, world, gate, seconds=seconds, precision=precision, reference=asked, **how)
     return timed, world, gate
 
 
@@ -190,7 +190,7 @@ def test_the_queue_is_kept_full_and_every_block_is_its_own() -> None:
 def test_the_reference_beside_is_timed_apart() -> None:
     timed, _, _ = measure(steady(0.02), beside=0.5, seconds=20.0)
     assert timed.seconds == pytest.approx([0.02] * len(timed.seconds))
-    assert timed.beside == pytest.approx([0.01] * len(timed.seconds))
+    assert timed.reference == pytest.approx([0.01] * len(timed.seconds))
 
 
 def test_a_clock_that_slows_both_down_is_no_noise() -> None:
@@ -227,7 +227,7 @@ def test_single_calls_are_timed_without_what_is_done_between_them(depth: int) ->
     def clear() -> None:
         world.time += 100.0
 
-    found, _ = time_calls(world.work, world, gate, before=clear, warm_up=2, calls=2, seconds=500.0)
+    found, _ = time_calls(world.work, world, gate, prepare=clear, warm_up=2, calls=2, seconds=500.0)
     assert gate.events == ["working", "ready"]
     assert found == [12.0, 13.0], "the first call is for the libraries, then 2 to 5, 6 to 9 and 10 to 13"
     assert gate.blocks == [(4.5, True), (8.5, True), (12.5, False)]
@@ -277,7 +277,7 @@ class Launched(Clock):
 
 def one_by_one(device: Launched) -> tuple[float, bool]:
     """Return the mean of what mamf's way of timing finds, and whether it says that the host was too slow."""
-    how: dict[str, Any] = {"before": lambda: None, "warm_up": 50, "calls": 100}
+    how: dict[str, Any] = {"prepare": lambda: None, "warm_up": 50, "calls": 100}
     found, launch_bound = time_calls(device.work, device, LoneGate(), seconds=1.0, **how)
     return sum(found) / len(found), launch_bound
 

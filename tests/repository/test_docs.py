@@ -34,12 +34,12 @@ PACKAGE = CHECKOUT / "pytest_accel"
 PAGES = sorted(
     page for folder in (".", "docs", "benchmarks", "thresholds") for page in (CHECKOUT / folder).glob("*.md")
 )
-EXTENDING = DOCS / "extending.md"  # a probe in a checkout; drivers/test_third_party_driver.py follows the other chapter
+EXTENDING = DOCS / "architecture.md"  # a probe in a checkout; test_third_party_driver.py follows the other chapter
 FOLLOWED = [page for page in PAGES if any(block.language == "console" for block in pages.blocks(page))]
 """Pages with commands that a reader is told to type."""
 ELSEWHERE = [page for page in FOLLOWED if page != EXTENDING]
 """Those whose commands are typed in any folder."""
-AT_NIGHT = {DOCS / f"{name}.md" for name in ("how-to-sku", "own-tests", "record", "store", "thresholds")}
+AT_NIGHT = {DOCS / f"{name}.md" for name in ("fleet", "own-tests", "record", "thresholds")}
 """Those that are followed every night only: half a minute or more each."""
 _OWN = as_user.environment({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_accel.plugin"})
 ENVIRONMENT = {**_OWN, "PATH": f"{as_user.BIN}:{_OWN['PATH']}"}
@@ -51,10 +51,10 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(CHECKOUT))
 
 
-def test_the_index_lists_every_page() -> None:
-    index = (DOCS / "index.md").read_text(encoding="utf-8")
-    linked = {(DOCS / link).resolve() for link in LINK.findall(index) if not link.startswith("http")}
-    assert {page.resolve() for page in PAGES} - {DOCS / "index.md"} <= linked
+def test_the_readme_lists_every_page() -> None:
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    linked = {link.partition("#")[0] for link in LINK.findall(readme)}
+    assert {name_of(page) for page in DOCS.glob("*.md")} <= linked
 
 
 @pytest.mark.nightly
@@ -63,7 +63,7 @@ def test_the_site_is_made_without_a_warning(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "-E", "-c", str(DOCS), str(CHECKOUT), str(tmp_path)]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
-    assert 'href="status.html"' in (tmp_path / "docs" / "index.html").read_text(encoding="utf-8")
+    assert 'href="docs/status.html"' in (tmp_path / "README.html").read_text(encoding="utf-8")
 
 
 def test_the_job_of_the_page_and_the_containerfile_agree_on_the_user() -> None:
@@ -95,7 +95,7 @@ def test_a_probe_is_added_to_a_checkout_as_the_page_says(tmp_path: Path) -> None
     pages.follow(pages.chapter(EXTENDING, "A packaged probe", tmp_path), copy, {**ENVIRONMENT, "PYTHONPATH": str(copy)})
 
 
-REFERENCE = (DOCS / "how-to-sku.md").read_text(encoding="utf-8").partition("\n## Reference\n")[2]
+REFERENCE = (DOCS / "thresholds.md").read_text(encoding="utf-8").partition("\n## Reference\n")[2]
 SECTIONS = {
     heading.strip("`"): set(re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| (`.*?) \|", text, re.MULTILINE))))
     for heading, text in re.findall(r"^### (.+)\n((?:(?!### ).*\n)*)", REFERENCE, re.MULTILINE)

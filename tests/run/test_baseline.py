@@ -227,5 +227,5 @@ def test_figures_that_are_none_make_a_summary_damaged(tmp_path: Path, figures: o
     folder.mkdir(parents=True)
     (folder / SUMMARY).write_text(json.dumps(told))
     earlier = earlier_records.read(tmp_path / "records/now")
-    assert not earlier.found
+    assert not earlier.summaries
     assert "1 earlier record was not read" in earlier.notes()[0]

@@ -161,7 +161,7 @@ def test_a_file_that_others_may_know_is_refused(tmp_path: Path, put: Callable[[P
 def test_workers_do_not_inherit_the_secret_and_the_record_does_not_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, SECRET)
     assert SECRET not in environment.of_child({}).values()
-    assert SECRET not in json.dumps([*environment.found(os.environ), *environment.notes(os.environ)])
+    assert SECRET not in json.dumps([*environment.user_settings(os.environ), *environment.notes(os.environ)])
 
 
 # -- how the agents meet, in a store that anybody may write into

@@ -96,9 +96,9 @@ def test_the_past_of_a_node_is_that_of_its_own_folders(tmp_path: Path) -> None:
             create_record(Run(info={"host": node, "started": f"2026-11-0{night}"}), place)
     launch = Launch(SLURM, "n1", job="7")
     own = earlier_records.read(tmp_path / "2/n1-2", launch)
-    assert sorted(str(each.folder.relative_to(tmp_path)) for each in own.found) == ["1/n1", "1/n1-2", "2/n1"]
+    assert sorted(str(each.folder.relative_to(tmp_path)) for each in own.summaries) == ["1/n1", "1/n1-2", "2/n1"]
     alone = earlier_records.read(tmp_path / "2/n1", None)
-    assert sorted(each.folder.name for each in alone.found) == ["n1-2", "n10", "n2"]
+    assert sorted(each.folder.name for each in alone.summaries) == ["n1-2", "n10", "n2"]
 
 
 def test_workers_join_no_group_of_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ def test_settings_that_change_what_is_measured_do_not_reach_a_worker(monkeypatch
 def test_the_users_settings_are_in_the_record_and_in_words() -> None:
     given = {"NCCL_P2P_DISABLE": "1", "LD_PRELOAD": "/x.so", "PATH": "/bin"}
 
-    assert environments.found(given) == ({"NCCL_P2P_DISABLE": "1"}, {"LD_PRELOAD": "/x.so"})
+    assert environments.user_settings(given) == ({"NCCL_P2P_DISABLE": "1"}, {"LD_PRELOAD": "/x.so"})
     assert environments.notes(given) == [
         "settings of the user that the workers do not inherit: NCCL_P2P_DISABLE=1",
         "settings of the user in force: LD_PRELOAD=/x.so",

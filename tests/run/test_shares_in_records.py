@@ -25,7 +25,7 @@ def here(fast: None, tmp_path: Path) -> Iterator[Session]:
 
 
 def measured(run: Session, probe: Any, metric: str, seconds: float, **conditions: str) -> Measurement:
-    run.measuring.budget = lambda declared, metric: seconds  # type: ignore[method-assign]
+    run.measuring.budget = lambda probe, metric: seconds  # type: ignore[method-assign]
     run.check(probe, conditions, run.found.devices[0].uuid)
     return next(each for each in reversed(run.ledger.record.measurements) if each.metric == metric)
 

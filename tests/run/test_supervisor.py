@@ -204,7 +204,7 @@ def test_silence_while_pytest_itself_stood_still_is_nobodys_fault(start: Start) 
             call.hear({"event": "done"})  # without an excuse it is killed before
 
     began = time.monotonic()
-    conduct([call], patience=2.0, tick=tick, late=stood.append)
+    conduct([call], patience=2.0, tick=tick, on_delay=stood.append)
     assert not call.trouble
     assert 2.0 < stood[0] < 4.0
 

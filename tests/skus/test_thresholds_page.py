@@ -15,7 +15,7 @@ from pytest_accel.skus import loader, readiness, requirements
 
 PAGE = Path(__file__).parents[2] / "docs" / "thresholds.md"
 BLOCKS = pages.blocks(PAGE)
-TYPED = [each.line for block in BLOCKS if block.language == "console" for each in pages.commands(block)]
+TYPED = {each.line: None for block in BLOCKS if block.language == "console" for each in pages.commands(block)}
 
 
 def test_the_agreed_floors_reject_and_a_node_can_be_accepted_by_them(tmp_path: Path) -> None:

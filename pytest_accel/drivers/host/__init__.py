@@ -120,9 +120,9 @@ def shown(path: Path) -> str:
     return "/" + "/".join(parts[min(starts) :]) if starts else str(path)
 
 
-def some(found: list[str], limit: int = 4) -> str:
+def some(items: list[str], limit: int = 4) -> str:
     """Return a list as text for a sentence: the first `limit` items and the number of further ones."""
-    return ", ".join(found[:limit]) + (f" and {len(found) - limit} more" if len(found) > limit else "")
+    return ", ".join(items[:limit]) + (f" and {len(items) - limit} more" if len(items) > limit else "")
 
 
 def counted(counts: Mapping[str, int]) -> HostAnswer:
@@ -136,14 +136,14 @@ def most(counts: Mapping[str, int]) -> HostAnswer:
 
 
 def _counts(counts: Mapping[str, int], value: int) -> HostAnswer:
-    worst = max(counts, key=lambda part: counts[part])
-    return HostAnswer(value, worst if counts[worst] else "", {"counts": dict(counts)})
+    highest = max(counts, key=lambda part: counts[part])
+    return HostAnswer(value, highest if counts[highest] else "", {"counts": dict(counts)})
 
 
-def cpus_of(listed: str) -> set[int]:
+def cpus_of(ranges: str) -> set[int]:
     """Return the numbers in the kernel's list format, such as "0-3,8". Raises ValueError for another format."""
     cpus: set[int] = set()
-    for part in filter(None, listed.split(",")):
+    for part in filter(None, ranges.split(",")):
         first, _, last = part.partition("-")
         cpus |= set(range(int(first), int(last or first) + 1))
     return cpus

@@ -22,45 +22,43 @@ def hints(root: Path = Path("/"), vendors: Iterable[Vendor] | None = None) -> li
     That is a PCI function; where the bus shows none, a node in /dev. A container sees the bus of its host, and nodes
     for what was handed to it alone. A job of a scheduler sees bus and nodes of the host, and may open its own alone.
     """
-    known = list(registry.registered().vendors.values() if vendors is None else vendors)
-    bus = on_bus(root, known)
+    vendor_list = list(registry.registered().vendors.values() if vendors is None else vendors)
+    bus = on_bus(root, vendor_list)
     if not bus:
-        return [hint for vendor in known for hint in _below(root, vendor, (*vendor.nodes, *vendor.shared_nodes))]
-    shown, container = {hint.driver for hint in bus}, bool(place(root).container)
-    return [hint for vendor in known if vendor.name in shown for hint in _handed_in(vendor, bus, root, container)]
+        return [hint for vendor in vendor_list for hint in _below(root, vendor, (*vendor.nodes, *vendor.shared_nodes))]
+    names, container = {hint.driver for hint in bus}, bool(place(root).container)
+    return [hint for vendor in vendor_list if vendor.name in names for hint in _handed_in(vendor, bus, root, container)]
 
 
 def on_bus(root: Path, vendors: Iterable[Vendor] | None = None) -> list[Hint]:
-    """Return one hint for each PCI function of an accelerator, in the order of the bus.
-
-    One that the host keeps for a virtual machine is left out: no library of the host can reach it.
-    """
-    known = list(registry.registered().vendors.values() if vendors is None else vendors)
-    found = []
+    """Return one hint for each PCI function of an accelerator, in the order of the bus, but for those of guests."""
+    vendor_list = list(registry.registered().vendors.values() if vendors is None else vendors)
+    entries = []
     for function in sorted((root / "sys/bus/pci/devices").glob("*")):
         maker, kind = told(function / "vendor"), told(function / "class")[:6]
         if (function / "driver").resolve().name in FOR_GUESTS:
-            continue
-        makers = [each for each in known if each.pci_vendor == maker and kind in each.pci_classes]
-        found += [Hint(vendor.name, pci=function.name) for vendor in makers]
-    return found
+            continue  # kept for a virtual machine: no library of the host can reach it
+        makers = [vendor for vendor in vendor_list if vendor.pci_vendor == maker and kind in vendor.pci_classes]
+        entries += [Hint(vendor.name, pci=function.name) for vendor in makers]
+    return entries
 
 
 def _below(root: Path, vendor: Vendor, patterns: Iterable[str]) -> list[Hint]:
     """Return the nodes in /dev that match."""
-    found = [node for pattern in patterns for node in sorted((root / "dev").glob(pattern))]
-    return [Hint(vendor.name, node=f"/dev/{node.relative_to(root / 'dev')}") for node in found]
+    nodes = [node for pattern in patterns for node in sorted((root / "dev").glob(pattern))]
+    return [Hint(vendor.name, node=f"/dev/{node.relative_to(root / 'dev')}") for node in nodes]
 
 
 def _handed_in(vendor: Vendor, bus: list[Hint], root: Path, container: bool) -> list[Hint]:
     """Return the nodes of a container or job that was given some of its host's devices, else what the bus shows.
 
-    A node that stands for all devices does not tell which of them were given. Outside a container only nodes that are
-    there and denied tell (the cgroup of a job denies those of others): a device without a node is lost.
+    A node that stands for all devices does not tell which of them were given.
     """
     all_of_host = [hint for hint in bus if hint.driver == vendor.name]
     nodes = _below(root, vendor, vendor.nodes)
     # Opening a node would start its device. The kernel asks the cgroup for access(2) too (devcgroup_inode_permission).
-    given = [hint for hint in nodes if os.access(root / hint.node.lstrip("/"), os.R_OK | os.W_OK)]
-    told = container or len(given) < len(nodes)
-    return given if told and 0 < len(given) < len(all_of_host) else all_of_host
+    openable = [hint for hint in nodes if os.access(root / hint.node.lstrip("/"), os.R_OK | os.W_OK)]
+    # outside a container only nodes that are there and denied tell (the cgroup of a job denies those of others): a
+    # device without a node is lost
+    conclusive = container or len(openable) < len(nodes)
+    return openable if conclusive and 0 < len(openable) < len(all_of_host) else all_of_host

@@ -18,7 +18,7 @@ def _edac(root: Path, counter: str) -> HostAnswer:
     controllers = sorted(folder.glob("mc[0-9]*"))
     if not controllers:
         raise HiddenFact(f"{shown(folder)} shows no memory controller: its EDAC driver is not loaded")
-    return counted({each.name: number(each / counter) for each in controllers})
+    return counted({controller.name: number(controller / counter) for controller in controllers})
 
 
 fact(name="ecc_corrected", machine=_HOST)(partial(_edac, counter="ce_count"))

@@ -55,12 +55,10 @@ def _not_active(port: Path) -> str:
 
 
 def _gb_per_s(port: Path) -> float:
-    """Return the negotiated rate of a port in GB/s; of one that is bonded at least that of the bond.
-
-    The RDMA device of a bond may state the rate of one of its links.
-    """
+    """Return the negotiated rate of a port in GB/s; of one that is bonded at least that of the bond."""
     rate = float(matched(port / "rate", r"^([\d.]+) Gb/sec", ": {!r} is not a rate")[1]) / 8
-    bonds = [each.parent for each in (port.parent.parent / "device/net").glob("*/master/bonding")]
+    # the RDMA device of a bond may state the rate of one of its links
+    bonds = [path.parent for path in (port.parent.parent / "device/net").glob("*/master/bonding")]
     return max([rate, *(number(bond / "speed") / 8000 for bond in bonds if maybe(bond / "operstate") == "up")])
 
 
@@ -75,7 +73,7 @@ def nics_active(root: Path) -> HostAnswer:
     bad: dict[str, str] = {}
     for nic in _of_accelerators(root):
         states = {port: _not_active(port) for port in sorted((nic / "ports").glob("*"))}
-        rates[nic.name] = max((_gb_per_s(port) for port, why in states.items() if not why), default=0.0)
+        rates[nic.name] = max((_gb_per_s(port) for port, state in states.items() if not state), default=0.0)
         if not rates[nic.name]:
             bad[nic.name] = ", ".join(states.values())
     active = sum(map(bool, rates.values()))
@@ -85,21 +83,21 @@ def nics_active(root: Path) -> HostAnswer:
 def _of_accelerators(root: Path) -> list[Path]:
     """Return the folders of the NICs that `nics_active` counts."""
     functions: dict[Path, Path] = {}
-    every = sorted((root / "sys/class/infiniband").glob("*"))
-    for nic in sorted(every, key=lambda each: (each / "device/physfn").exists()):  # virtual functions last
+    folders = sorted((root / "sys/class/infiniband").glob("*"))
+    for nic in sorted(folders, key=lambda folder: (folder / "device/physfn").exists()):  # virtual functions last
         virtual = nic / "device/physfn"
         functions.setdefault((virtual if virtual.exists() else nic / "device").resolve(), nic)
     ends = accelerators(root) if on_bus(root) else []
-    near = [[nic for place, nic in functions.items() if distance(end, place) in SWITCHED] for end in ends]
-    if 2 * sum(map(bool, near)) > len(near):
-        return sorted(set(chain(*near)))
+    switched = [[nic for function, nic in functions.items() if distance(end, function) in SWITCHED] for end in ends]
+    if 2 * sum(map(bool, switched)) > len(switched):
+        return sorted(set(chain(*switched)))
     return sorted(functions.values())
 
 
 @fact(container=_OWN, machine=_HANDED)
 def nic_state(root: Path) -> HostAnswer:
     """Return "active", or the states of the ports that are not, such as "mlx5_0/1 DOWN (Polling)"."""
-    bad = {name: why for name, port in ports(root).items() if (why := _not_active(port))}
+    bad = {name: state for name, port in ports(root).items() if (state := _not_active(port))}
     return HostAnswer(some([f"{name} {state}" for name, state in bad.items()]) or "active", details={"bad": bad})
 
 
@@ -115,8 +113,8 @@ def nic_rate(root: Path) -> HostAnswer:
             rates[name] = _gb_per_s(port)
     if not rates:
         raise HiddenFact("no RDMA port is active")
-    worst = min(rates, key=lambda name: rates[name])
-    return HostAnswer(rates[worst], worst, {"rates": rates})
+    slowest = min(rates, key=lambda name: rates[name])
+    return HostAnswer(rates[slowest], slowest, {"rates": rates})
 
 
 @fact(container=_OWN, machine=_HANDED)
@@ -138,7 +136,7 @@ def nic_firmware(root: Path) -> str:
     versions: dict[str, set[str]] = {}
     for nic in _devices(root).values():
         versions.setdefault(maybe(nic / "board_id") or "unknown board", set()).add(text(nic / "fw_ver"))
-    return "; ".join(f"{board} {' and '.join(sorted(each))}" for board, each in sorted(versions.items()))
+    return "; ".join(f"{board} {' and '.join(sorted(numbers))}" for board, numbers in sorted(versions.items()))
 
 
 @fact(container=_OWN, machine=_HANDED)
@@ -167,7 +165,7 @@ fact(name="nic_errors", container=_OWN, machine=_HANDED)(partial(_port_counters,
 
 
 def _carrier_lost(root: Path, *, rdma: bool) -> HostAnswer:
-    """Return how often the worst Ethernet interface lost its link: of RDMA NICs, or of the others.
+    """Return the number of times that the worst Ethernet interface lost its link: of RDMA NICs, or of the others.
 
     Under some drivers of RoCE NICs the counters of the ports do not increase, but that of the interface does.
     """
@@ -187,8 +185,8 @@ fact(name="ethernet_carrier_lost", container=_ITS, machine=_HANDED)(partial(_car
 
 def _cards(root: Path) -> list[Path]:
     """Return the Ethernet interfaces that have a device, so no virtual ones."""
-    every = sorted((root / "sys/class/net").glob("*"))
-    return [each for each in every if (each / "device").exists() and maybe(each / "type") == "1"]
+    interfaces = sorted((root / "sys/class/net").glob("*"))
+    return [card for card in interfaces if (card / "device").exists() and maybe(card / "type") == "1"]
 
 
 @fact(container=_ITS, machine="usually not reported")
@@ -203,5 +201,5 @@ def ethernet_rate(root: Path) -> HostAnswer:
             rates[interface.name] = int(speed) / 8000
     if not rates:
         raise Absent("no Ethernet link reports its speed")
-    worst = min(rates, key=lambda name: rates[name])
-    return HostAnswer(rates[worst], worst, {"rates": rates})
+    slowest = min(rates, key=lambda name: rates[name])
+    return HostAnswer(rates[slowest], slowest, {"rates": rates})

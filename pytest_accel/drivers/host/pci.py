@@ -54,11 +54,11 @@ def acs(root: Path) -> HostAnswer:
     functions = accelerators(root)
     if place(root).machine:
         raise HiddenFact("a guest cannot see the bridges of its host")
-    above = {bridge for function in functions for bridge in bridges(function)}
-    if not above:
+    upstream = {bridge for function in functions for bridge in bridges(function)}
+    if not upstream:
         raise HiddenFact("the bridges above the accelerators are hidden")
-    on = sorted(bridge.name for bridge in above if _acs_control(bridge))
-    return HostAnswer("on" if on else "off", some(on))
+    enabled = sorted(bridge.name for bridge in upstream if _acs_control(bridge))
+    return HostAnswer("on" if enabled else "off", some(enabled))
 
 
 def _acs_control(bridge: Path) -> int:
@@ -70,14 +70,14 @@ def _acs_control(bridge: Path) -> int:
         raise HiddenFact(f"{shown(path)}: {error.strerror}") from None
     if len(space) < _EXTENDED:
         raise HiddenFact(f"{shown(path)}: only {len(space)} of 4096 bytes can be read")
-    at = _EXTENDED
-    seen: set[int] = set()
-    while _EXTENDED <= at <= len(space) - 8 and at not in seen:
-        seen.add(at)
-        (header,) = struct.unpack_from("<I", space, at)
+    offset = _EXTENDED
+    visited: set[int] = set()
+    while _EXTENDED <= offset <= len(space) - 8 and offset not in visited:
+        visited.add(offset)
+        (header,) = struct.unpack_from("<I", space, offset)
         if header & 0xFFFF == _ACS:
-            return int(struct.unpack_from("<H", space, at + 6)[0])
-        at = header >> 20
+            return int(struct.unpack_from("<H", space, offset + 6)[0])
+        offset = header >> 20
     return 0
 
 
@@ -87,10 +87,10 @@ def iommu(root: Path) -> HostAnswer:
     groups = root / "sys/kernel/iommu_groups"
     units = sorted((root / "sys/class/iommu").glob("*"))
     try:
-        near = [_resolve(function / "iommu_group") for function in accelerators(root)]
+        folders = [_resolve(function / "iommu_group") for function in accelerators(root)]
     except Absent:
-        near = []
-    kinds = {maybe(group / "type") for group in near or sorted(groups.glob("*"))} - {""}
+        folders = []
+    kinds = {maybe(group / "type") for group in folders or sorted(groups.glob("*"))} - {""}
     details: HostDetails = {"units": [unit.name for unit in units], "domains": sorted(kinds)}
     if not kinds and not units and not groups.is_dir():
         raise Absent(f"there is no {shown(groups)}")
@@ -105,37 +105,31 @@ def iommu(root: Path) -> HostAnswer:
 
 @fact(machine=_BRIDGES)
 def pcie_width(root: Path) -> str:
-    """Return "full", or the links that are narrower than both of their ends support.
-
-    The width of a link does not change with the load, so a narrow link is a fault.
-    """
+    """Return "full", or the links that are narrower than both of their ends support."""
     narrow = []
     for function in accelerators(root):
         path = [function, *bridges(function)]
         for child, parent in zip(path, [*path[1:], None], strict=True):
             if child is not function and not (child / "current_link_width").exists():
                 continue  # root ports of some machines do not report it
-            now, widths = number(child / "current_link_width"), [number(child / "max_link_width")]
+            current, widths = number(child / "current_link_width"), [number(child / "max_link_width")]
             if parent and (parent / "max_link_width").exists():
                 widths.append(number(parent / "max_link_width"))
-            most = min((width for width in widths if 0 < width <= WIDEST), default=0)
-            if not 0 < now <= WIDEST:
+            supported = min((width for width in widths if 0 < width <= WIDEST), default=0)
+            if not 0 < current <= WIDEST:
                 raise HiddenFact(f"{child.name} reports no link width")  # a virtual device
-            if now < most:
-                narrow.append(f"{child.name} x{now} of x{most}")
+            if current < supported:  # a fault, since the width does not change with the load
+                narrow.append(f"{child.name} x{current} of x{supported}")
     return some(list(dict.fromkeys(narrow))) or "full"
 
 
 def _aer(root: Path, kind: str, total: str) -> HostAnswer:
-    """Return the AER errors of one kind over the accelerators, the RDMA NICs and the bridges above them.
-
-    The bridges count because either end of a link may detect an error (Linux,
-    Documentation/ABI/testing/sysfs-bus-pci-devices-aer).
-    """
+    """Return the AER errors of one kind over the accelerators, the RDMA NICs and the bridges above them."""
     nics = [_resolve(nic) for nic in (root / "sys/class/infiniband").glob("*/device")]
     ends = [*accelerators(root), *nics]
-    every = {function for end in ends for function in (end, *bridges(end))}
-    files = {each.name: each / f"aer_dev_{kind}" for each in sorted(every)}
+    # either end of a link may detect an error (Linux, Documentation/ABI/testing/sysfs-bus-pci-devices-aer)
+    functions = {function for end in ends for function in (end, *bridges(end))}
+    files = {function.name: function / f"aer_dev_{kind}" for function in sorted(functions)}
     counts = {
         name: int(matched(path, rf"^{total} (\d+)$", f" has no {total}")[1])
         for name, path in files.items()
@@ -154,14 +148,14 @@ fact(name="pcie_corrected", machine=_BRIDGES)(partial(_aer, kind="correctable", 
 @fact(container="its own cpuset")
 def accelerator_numa(root: Path) -> str:
     """Return "near", or the accelerators whose NUMA node is unknown or has no processor in this process's cpuset."""
-    ours, nodes = usable_cpus(root), root / "sys/devices/system/node"
-    several = len(list(nodes.glob("node[0-9]*"))) > 1
+    cpus, nodes = usable_cpus(root), root / "sys/devices/system/node"
+    many_nodes = len(list(nodes.glob("node[0-9]*"))) > 1
     problems = []
     for function in accelerators(root):
         node = number(function / "numa_node")
-        if node < 0 and several:
+        if node < 0 and many_nodes:
             problems.append(f"the kernel does not know the NUMA node of {function.name}")
-        elif node >= 0 and not ours & listed(nodes / f"node{node}/cpulist"):
+        elif node >= 0 and not cpus & listed(nodes / f"node{node}/cpulist"):
             problems.append(f"the cpuset excludes every CPU of NUMA node {node}, to which {function.name} is attached")
     return some(problems, 2) or "near"
 
@@ -186,21 +180,21 @@ def nic_distance(root: Path) -> HostAnswer:
     for function in accelerators(root):
         name = min(nics, key=lambda nic: NEARNESS.index(distance(function, nics[nic])))
         nearest[function.name] = (distance(function, nics[name]), name)
-    worst = max(nearest, key=lambda address: NEARNESS.index(nearest[address][0]))
-    table = {address: f"{how} {name}" for address, (how, name) in nearest.items()}
-    return HostAnswer(nearest[worst][0], f"{worst} to {nearest[worst][1]}", {"nearest": table})
+    farthest = max(nearest, key=lambda address: NEARNESS.index(nearest[address][0]))
+    table = {address: f"{nearness} {name}" for address, (nearness, name) in nearest.items()}
+    return HostAnswer(nearest[farthest][0], f"{farthest} to {nearest[farthest][1]}", {"nearest": table})
 
 
-def distance(one: Path, other: Path) -> str:
+def distance(function: Path, other: Path) -> str:
     """Return the distance of two PCI functions, one of NEARNESS."""
-    left, right = bridges(one), bridges(other)
-    shared = [bridge for bridge in left if bridge in right]
-    if shared:
-        between = left.index(shared[0]) + right.index(shared[0])
-        return "PIX" if between <= 2 else "PXB"  # two ports of one switch lie between
-    if _host_bridge(one) == _host_bridge(other):
+    path, other_path = bridges(function), bridges(other)
+    common = [bridge for bridge in path if bridge in other_path]
+    if common:
+        hops = path.index(common[0]) + other_path.index(common[0])
+        return "PIX" if hops <= 2 else "PXB"  # two ports of one switch lie between
+    if _host_bridge(function) == _host_bridge(other):
         return "PHB"
-    return "NODE" if maybe(one / "numa_node") == maybe(other / "numa_node") not in ("", "-1") else "SYS"
+    return "NODE" if maybe(function / "numa_node") == maybe(other / "numa_node") not in ("", "-1") else "SYS"
 
 
 def _host_bridge(function: Path) -> str:

@@ -59,9 +59,9 @@ def _container(root: Path) -> str:
         return "docker"
     if (root / "run/.containerenv").exists():
         return "podman"
-    named = told(root / "run/systemd/container")
+    kind = told(root / "run/systemd/container")
     match = _CONTAINERS.search(told(root / "proc/1/cgroup"))
-    return named or (match.group() if match else "")
+    return kind or (match.group() if match else "")
 
 
 def _machine(root: Path) -> str:
@@ -70,10 +70,10 @@ def _machine(root: Path) -> str:
     The firmware's tables and the kernel name it; on x86 the processor has a flag for it too.
     """
     tables = f"{told(root / 'sys/class/dmi/id/sys_vendor')} {told(root / 'sys/class/dmi/id/product_name')}"
-    named = next((kind for word, kind in _PRODUCTS.items() if word in tables), "")
+    product = next((kind for word, kind in _PRODUCTS.items() if word in tables), "")
     kernel = told(root / "sys/hypervisor/type") or told(root / "proc/device-tree/hypervisor/compatible")
     flags = re.search(r"^flags\s*:.*\bhypervisor\b", told(root / "proc/cpuinfo"), re.MULTILINE)
-    return named or kernel or ("unknown hypervisor" if flags else "")
+    return product or kernel or ("unknown hypervisor" if flags else "")
 
 
 @fact()
@@ -83,8 +83,8 @@ def machine(root: Path) -> str:
 
 
 def _dmi(root: Path, template: str, *files: str) -> str:
-    """Return what the firmware says in these files."""
-    return template.format(*(text(root / "sys/class/dmi/id" / each) for each in files))
+    """Return the firmware's words in these files, filled into a template."""
+    return template.format(*(text(root / "sys/class/dmi/id" / file) for file in files))
 
 
 _GUEST = "the virtual machine's own"

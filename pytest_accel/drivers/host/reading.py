@@ -42,20 +42,20 @@ def read(
     root: Path = Path("/"), facts: Mapping[str, HostReader] = HOST_READERS, seconds: float = SECONDS
 ) -> dict[str, Answer]:
     """Return every fact by name, each read in its own thread, after at most `seconds` in total."""
-    where = place.place(root)
-    answers = deadlines.each({name: partial(answer, fact, root, where) for name, fact in facts.items()}, seconds)
+    environment = place.place(root)
+    answers = deadlines.each({name: partial(answer, fact, root, environment) for name, fact in facts.items()}, seconds)
     silent: Answer = {"unreadable": f"the kernel did not answer within {seconds:g} s"}
-    return {name: silent if isinstance(each, DriverProblem) else each for name, each in answers.items()}
+    return {name: silent if isinstance(result, DriverProblem) else result for name, result in answers.items()}
 
 
-def answer(fact: HostReader, root: Path, where: Place) -> Answer:
+def answer(fact: HostReader, root: Path, environment: Place) -> Answer:
     """Return one fact, or the reason why there is none and what is required to read it."""
     try:
         result = fact.read(root)
-    except Absent as absent:
-        return {"absent": str(absent)}
+    except Absent as error:
+        return {"absent": str(error)}
     except HiddenFact as hidden:
-        requirement = needed(fact, where)
+        requirement = needed(fact, environment)
         return {"unreadable": f"{hidden}{f' ({requirement})' if requirement else ''}"}
     except (OSError, ValueError) as error:
         return {"unreadable": f"{type(error).__name__}: {error}"}
@@ -63,13 +63,13 @@ def answer(fact: HostReader, root: Path, where: Place) -> Answer:
     return {"value": result.value, "worst": result.worst, "details": dict(result.details)}
 
 
-def needed(fact: HostReader, where: Place) -> str:
+def needed(fact: HostReader, environment: Place) -> str:
     """Return the declared requirements for reading a fact that is hidden here; empty if none is declared."""
     needs = []
-    if fact.machine and where.machine:
+    if fact.machine and environment.machine:
         needs.append("bare metal")
-    if fact.container and where.container:
+    if fact.container and environment.container:
         needs.append("the host instead of a container")
-    if fact.user and not where.root:
+    if fact.user and not environment.root:
         needs.append("root")
     return f"requires {' and '.join(needs)}" if needs else ""

@@ -14,9 +14,10 @@ HIDDEN = "the processes of the host are not shown"
 
 
 def _state(root: Path, name: str) -> str:
-    """Return whether a process of that name runs. The kernel keeps only 15 characters of a name."""
+    """Return whether a process of that name runs."""
     if not any(maybe(device / "vendor") == "0x10de" for device in accelerators(root)):
         raise Absent("the PCI bus shows no NVIDIA accelerator")
+    # the kernel keeps only 15 characters of a name
     running = any(told(process / "comm") == name[:15] for process in (root / "proc").glob("[0-9]*"))
     if not running and place(root).container:
         raise HiddenFact("/proc: a container does not show the processes of its host")

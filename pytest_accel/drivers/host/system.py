@@ -73,14 +73,14 @@ def cpu_clock_cap(root: Path) -> HostAnswer:
     """Return the lowest permitted maximum clock of a core as a fraction of its hardware maximum."""
     shares = {}
     for policy in sorted((root / CPU).glob("cpufreq/policy*")):
-        most = number(policy / "cpuinfo_max_freq")
-        if most <= 0:
-            raise HiddenFact(f"{shown(policy)}/cpuinfo_max_freq: {most} is not a clock")
-        shares[policy.name] = number(policy / "scaling_max_freq") / most
+        maximum = number(policy / "cpuinfo_max_freq")
+        if maximum <= 0:
+            raise HiddenFact(f"{shown(policy)}/cpuinfo_max_freq: {maximum} is not a clock")
+        shares[policy.name] = number(policy / "scaling_max_freq") / maximum
     if not shares:
         raise Absent("no frequency policy: firmware or hypervisor sets the clocks")
-    worst = min(shares, key=lambda name: shares[name])
-    return HostAnswer(round(shares[worst], 4), worst if shares[worst] < 1 else "")
+    slowest = min(shares, key=lambda name: shares[name])
+    return HostAnswer(round(shares[slowest], 4), slowest if shares[slowest] < 1 else "")
 
 
 @fact(machine="threads of the guest need not be threads of a core")
@@ -109,9 +109,9 @@ def kernel_taint(root: Path) -> HostAnswer:
 def machine_checks(root: Path) -> int:
     """Return the number of machine check exceptions since boot."""
     for line in text(root / "proc/interrupts").splitlines():
-        name, _, rest = line.strip().partition(":")
+        name, _, counts = line.strip().partition(":")
         if name == "MCE":
-            return sum(int(word) for word in rest.split() if word.isdigit())
+            return sum(int(word) for word in counts.split() if word.isdigit())
     raise Absent("this processor counts no machine checks in /proc/interrupts")
 
 
@@ -215,12 +215,12 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
     """
     mount = root / "sys/fs/cgroup"
     for line in maybe(root / "proc/self/cgroup").splitlines():
-        number_, _, rest = line.partition(":")
-        controllers, _, place = rest.partition(":")
+        number_, _, tail = line.partition(":")
+        controllers, _, path = tail.partition(":")
         if number_ == "0" or controller in controllers.split(","):
             top = mount / controllers if controllers else mount
-            below = Path(place.lstrip("/"))
-            yield from (top / each for each in (below, *below.parents))
+            group = Path(path.lstrip("/"))
+            yield from (top / folder for folder in (group, *group.parents))
 
 
 @fact(container="its own limit")

@@ -26,7 +26,7 @@ class CannVisibility(Visibility):
 VENDOR = Vendor(
     name="ascend",
     title="Ascend",
-    make_driver=partial(PciOnlyDriver, "Ascend", wanted="DCMI (npu-smi)"),
+    make_driver=partial(PciOnlyDriver, "Ascend", library="DCMI (npu-smi)"),
     pci_vendor="0x19e5",
     pci_classes=(PROCESSING,),
     nodes=("davinci[0-9]*",),

@@ -10,6 +10,6 @@ from pytest_accel.drivers.vendor import NO_XLA, Vendor
 VENDOR = Vendor(
     name="google",
     title="TPU",
-    make_driver=partial(PciOnlyDriver, "TPU", wanted="libtpu"),
+    make_driver=partial(PciOnlyDriver, "TPU", library="libtpu"),
     no_torch=NO_XLA,
 )

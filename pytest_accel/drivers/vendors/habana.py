@@ -17,17 +17,15 @@ MODULES, MODULE = "HABANA_VISIBLE_MODULES", "HLS_MODULE_ID"
 class ModuleVisibility(Visibility):
     """Selection of the one module that a process opens (docs.habana.ai, Gaudi-to-process assignment)."""
 
-    def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:
+    def narrowing(self, devices: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:
         """Return the entries of the two variables, if set, with the UUIDs of the modules that they name."""
-        named = {name: entries(environment[name]) for name in (MODULES, MODULE) if name in environment}
-        return {name: [_module(entry, found) for entry in chosen] for name, chosen in named.items()}
+        values = {name: entries(environment[name]) for name in (MODULES, MODULE) if name in environment}
+        return {name: [_module(entry, devices) for entry in modules] for name, modules in values.items()}
 
     def selecting(self, group: Sequence[Device]) -> dict[str, str | None]:
-        """Return the environment of a worker that opens this module only.
-
-        Eager mode is set because a lazy graph would run after the events that are to time it.
-        """
+        """Return the environment of a worker that opens this module only."""
         module = group[0].facts.get("module_id") if len(group) == 1 else None
+        # eager mode, because a lazy graph would run after the events that are to time it
         return {MODULE: None if module is None else str(module), MODULES: None, "PT_HPU_LAZY_MODE": "0"}
 
     def unselectable(self, group: Sequence[Device]) -> str | None:
@@ -39,16 +37,16 @@ class ModuleVisibility(Visibility):
         return None
 
 
-def _module(entry: str, found: Sequence[Device]) -> str:
+def _module(entry: str, devices: Sequence[Device]) -> str:
     """Return the UUID of a Gaudi module, or "module N" (which matches no device) if the kernel shows no modules."""
-    known = {str(device.facts.get("module_id")): device.uuid for device in found}
-    return known.get(entry, f"module {entry}")
+    uuids = {str(device.facts.get("module_id")): device.uuid for device in devices}
+    return uuids.get(entry, f"module {entry}")
 
 
 VENDOR = Vendor(
     name="habana",
     title="Gaudi",
-    make_driver=partial(PciOnlyDriver, "Gaudi", wanted="hlml (hl-smi)"),
+    make_driver=partial(PciOnlyDriver, "Gaudi", library="hlml (hl-smi)"),
     pci_vendor="0x1da3",
     pci_classes=(PROCESSING,),
     nodes=("accel/accel*",),

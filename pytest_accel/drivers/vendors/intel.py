@@ -24,8 +24,8 @@ class LevelZeroVisibility(Visibility):
     def selecting(self, group: Sequence[Device]) -> dict[str, str | None]:
         """Return the environment in which Level Zero shows only these devices, and no other variable selects any."""
         order = {"ZE_ENABLE_PCI_ID_DEVICE_ORDER": "1", "ZE_FLAT_DEVICE_HIERARCHY": "FLAT"}
-        others = dict.fromkeys(("ONEAPI_DEVICE_SELECTOR", "SYCL_DEVICE_FILTER", "PYTORCH_ENABLE_XPU_FALLBACK"))
-        return {ZE: indices(group), **order, **others}
+        unset = dict.fromkeys(("ONEAPI_DEVICE_SELECTOR", "SYCL_DEVICE_FILTER", "PYTORCH_ENABLE_XPU_FALLBACK"))
+        return {ZE: indices(group), **order, **unset}
 
 
 VENDOR = Vendor(
@@ -34,7 +34,7 @@ VENDOR = Vendor(
     make_driver=partial(
         PciOnlyDriver,
         "Intel",
-        wanted="Level Zero sysman (xpu-smi)",
+        library="Level Zero sysman (xpu-smi)",
         tiles=TILES,
         why_no_link="an Intel GPU may show the link within its card: Level Zero sysman states the other",
     ),

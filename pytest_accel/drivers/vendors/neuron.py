@@ -10,7 +10,7 @@ from pytest_accel.drivers.vendor import NO_XLA, PROCESSING, Vendor
 VENDOR = Vendor(
     name="neuron",
     title="AWS Neuron",
-    make_driver=partial(PciOnlyDriver, "AWS Neuron", wanted="the Neuron runtime (neuron-ls, neuron-monitor)"),
+    make_driver=partial(PciOnlyDriver, "AWS Neuron", library="the Neuron runtime (neuron-ls, neuron-monitor)"),
     pci_vendor="0x1d0f",
     pci_classes=(PROCESSING,),
     nodes=("neuron[0-9]*",),

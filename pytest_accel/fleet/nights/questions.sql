@@ -5,7 +5,7 @@
 -- The lines that `store sql` prints before these make the views `every` (the figures of the nights), `every_run` (their
 -- runs) and `places` (node, kind, place: what stands in places.csv). The last night is "tonight".
 --
--- These views compare and count. How far is too far, the one comparison decides (docs/comparison.md): a view whose name
+-- These views compare and count. The table of distances in docs/verdicts.md says how far is too far: a view whose name
 -- begins with `may_be_` has every row that it may find, and `store show` tells those that it does find.
 -- VIEW /* kept */ is a table in `store show`, which asks for it several times.
 

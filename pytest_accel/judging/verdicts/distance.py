@@ -3,7 +3,7 @@
 A value is held against one of the `ReferenceKind`s. `distance` says how much speed is lost, `RULES` from where on a
 loss counts and from where on it fails, and `confirm` what the rounds of a run show together. Every comparison of
 speeds is made here: that of a run, of records, of the nights of a fleet, and of the devices of a calibration.
-docs/comparison.md has the table.
+docs/verdicts.md has the table.
 """
 
 from __future__ import annotations

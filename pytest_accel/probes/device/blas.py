@@ -47,11 +47,9 @@ def defaults(torch: Any, cpu: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def repeatable(torch: Any) -> Iterator[None]:
-    """Make products of the same operands equal to the last bit, within the context.
-
-    With ROCm, torch lets hipBLAS add with atomics unless it is set to be deterministic (getCurrentCUDABlasHandle in
-    aten/src/ATen/cuda/CublasHandlePool.cpp; pytorch pull request 48654). cuBLAS is deterministic anyway.
-    """
+    """Make products of the same operands equal to the last bit, within the context."""
+    # With ROCm, torch lets hipBLAS add with atomics unless it is set to be deterministic (getCurrentCUDABlasHandle in
+    # aten/src/ATen/cuda/CublasHandlePool.cpp; pytorch pull request 48654). cuBLAS is deterministic anyway.
     with deterministic(torch) if torch.version.hip else contextlib.nullcontext():
         yield
 
@@ -60,8 +58,7 @@ def repeatable(torch: Any) -> Iterator[None]:
 def deterministic(torch: Any) -> Iterator[list[str]]:
     """Make torch choose deterministic algorithms, within the context.
 
-    Yields a list that has, at the end, the words of torch on operations without one. Its warning on the workspaces of
-    cuBLAS is not among them: they matter where several streams multiply at a time (cuBLAS, 2.1.4).
+    Yields a list that has, at the end, the words of torch on operations without one.
     """
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     doubts: list[str] = []
@@ -72,7 +69,8 @@ def deterministic(torch: Any) -> Iterator[list[str]]:
             yield doubts
         finally:
             torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-    texts = (str(each.message).partition(", but")[0] for each in caught)
+    texts = (str(warning.message).partition(", but")[0] for warning in caught)
+    # not its warning on the workspaces of cuBLAS, which matter where several streams multiply at a time (cuBLAS, 2.1.4)
     doubts += sorted({text for text in texts if "deterministic implementation" in text})
 
 
@@ -84,11 +82,11 @@ def conditions(torch: Any, dtype: str, cpu: bool) -> dict[str, Any]:
     """
     if cpu:
         return {}
-    allowed = {name.removeprefix("allow_"): bool(getattr(torch.backends.cuda.matmul, name)) for name in _known(torch)}
+    switches = {name.removeprefix("allow_"): bool(getattr(torch.backends.cuda.matmul, name)) for name in _known(torch)}
     return {
         "accumulation": accumulation(dtype),
         **_tunable(torch),
-        "allow": {"tf32": bool(torch.backends.cuda.matmul.allow_tf32), **allowed},
+        "allow": {"tf32": bool(torch.backends.cuda.matmul.allow_tf32), **switches},
     }
 
 

@@ -1,9 +1,8 @@
 """Operands of 8 and 4 bits whose elements share a scale in blocks along k: mxfp8, mxfp4, nvfp4.
 
 The formats of elements and scales, and the meaning of mx, are those of the OCP Microscaling Formats specification 1.0.
-nvfp4 has blocks of 16 with e4m3 scales, here without a second scale for the whole tensor, which would cost an extra
-kernel for each call. The product is torch.nn.functional.scaled_mm. It has not run on a GPU so far; torch's checks of
-shapes, layouts and recipes have.
+nvfp4 has blocks of 16 with e4m3 scales. The product is torch.nn.functional.scaled_mm. It has not run on a GPU so far;
+torch's checks of shapes, layouts and recipes have.
 """
 
 from __future__ import annotations
@@ -44,6 +43,7 @@ class Format:
 FORMATS = {
     "mxfp8": Format(8, 448.0, 32, "float8_e8m0fnu"),
     "mxfp4": Format(4, 6.0, 32, "float8_e8m0fnu"),
+    # without a second scale for the whole tensor, which would cost an extra kernel for each call
     "nvfp4": Format(4, 6.0, 16, "float8_e4m3fn"),
 }
 DTYPES = (*FORMATS, "fp4")
@@ -68,9 +68,9 @@ def refuse(device: Compute, dtype: str, shape: tuple[int, int, int]) -> None:
     if device.is_cpu or device.other:
         raise NotApplicable(f"torch multiplies {dtype} on GPUs only")
     name = format_of(torch, dtype)
-    lacking = [each for each in (FORMATS[name].elements, FORMATS[name].scales) if not hasattr(torch, each)]
-    if lacking or not hasattr(torch.nn.functional, "scaled_mm"):
-        missing = f"torch.{lacking[0]}" if lacking else "torch.nn.functional.scaled_mm"
+    missing_types = [kind for kind in (FORMATS[name].elements, FORMATS[name].scales) if not hasattr(torch, kind)]
+    if missing_types or not hasattr(torch.nn.functional, "scaled_mm"):
+        missing = f"torch.{missing_types[0]}" if missing_types else "torch.nn.functional.scaled_mm"
         raise NotApplicable(f"torch {torch.__version__} cannot multiply {name}: it has no {missing}")
     hip = bool(torch.version.hip)
     if hip and "gfx95" not in torch.cuda.get_device_properties(device.torch_device).gcnArchName:
@@ -105,10 +105,10 @@ class Blocks:
 
     def _cut(self, piece: int, begin: int, rows: int, k: int) -> tuple[Tensor, Tensor]:
         """Return the codes and scales of `rows` x `k` elements from element `begin` on."""
-        (codes, scales), each = self._pieces[piece], self.format
-        first, size = begin * each.bits // 8, rows * k * each.bits // 8
-        block, count = begin // each.block, rows * k // each.block
-        return codes[first : first + size].view(rows, -1), scales[block : block + count].view(rows, -1)
+        (codes, scales), fmt = self._pieces[piece], self.format
+        start, size = begin * fmt.bits // 8, rows * k * fmt.bits // 8
+        block, count = begin // fmt.block, rows * k // fmt.block
+        return codes[start : start + size].view(rows, -1), scales[block : block + count].view(rows, -1)
 
     def one_set(
         self, begins: tuple[int, int], m: int, n: int, k: int
@@ -117,16 +117,16 @@ class Blocks:
 
         The sample is computed from the decoded elements.
         """
-        torch, each = self._torch, self.format
+        torch, fmt = self._torch, self.format
         (a, scale_a), (b, scale_b) = self._cut(0, begins[0], m, k), self._cut(1, begins[1], n, k)
         functional = torch.nn.functional
-        recipe = getattr(functional.ScalingType, f"BlockWise1x{each.block}")
+        recipe = getattr(functional.ScalingType, f"BlockWise1x{fmt.block}")
         swizzle = functional.SwizzleType.NO_SWIZZLE if torch.version.hip else functional.SwizzleType.SWIZZLE_32_4_4
         ready_a, ready_b = (
-            (scale.contiguous() if torch.version.hip else swizzled(torch, scale)).view(getattr(torch, each.scales))
+            (scale.contiguous() if torch.version.hip else swizzled(torch, scale)).view(getattr(torch, fmt.scales))
             for scale in (scale_a, scale_b)
         )
-        kind = getattr(torch, each.elements)
+        kind = getattr(torch, fmt.elements)
         left, right = a.view(kind), b.view(kind).t()
 
         def call() -> object:
@@ -136,8 +136,8 @@ class Blocks:
 
         def sample(rows: int, columns: int) -> Any:
             parts = (
-                decode(torch, each, a[::rows], scale_a[::rows]),
-                decode(torch, each, b[::columns], scale_b[::columns]),
+                decode(torch, fmt, a[::rows], scale_a[::rows]),
+                decode(torch, fmt, b[::columns], scale_b[::columns]),
             )
             return parts[0] @ parts[1].t()
 
@@ -159,30 +159,30 @@ def attempt(call: Callable[[], Any], name: str) -> None:
         raise
 
 
-def encode(torch: Any, each: Format, values: Tensor) -> tuple[Tensor, Tensor]:
+def encode(torch: Any, fmt: Format, values: Tensor) -> tuple[Tensor, Tensor]:
     """Return elements and scales as bytes. A scale brings the largest element of its block close to `largest`."""
-    blocks = values.view(-1, each.block)
-    wanted = blocks.abs().amax(1, keepdim=True).div_(each.largest).clamp_(min=2.0**-6)
-    if each.scales == "float8_e8m0fnu":
-        wanted = torch.exp2(torch.ceil(torch.log2(wanted)))
-    scales = wanted.to(getattr(torch, each.scales))
-    scaled = (blocks / scales.float()).clamp_(-each.largest, each.largest).flatten()
-    if each.bits == 8:
+    blocks = values.view(-1, fmt.block)
+    ideal = blocks.abs().amax(1, keepdim=True).div_(fmt.largest).clamp_(min=2.0**-6)
+    if fmt.scales == "float8_e8m0fnu":
+        ideal = torch.exp2(torch.ceil(torch.log2(ideal)))
+    scales = ideal.to(getattr(torch, fmt.scales))
+    scaled = (blocks / scales.float()).clamp_(-fmt.largest, fmt.largest).flatten()
+    if fmt.bits == 8:
         return scaled.to(torch.float8_e4m3fn).view(torch.uint8), scales.view(torch.uint8).flatten()
-    middles = torch.tensor([(one + two) / 2 for one, two in itertools.pairwise(E2M1)], device=values.device)
+    middles = torch.tensor([(low + high) / 2 for low, high in itertools.pairwise(E2M1)], device=values.device)
     codes = torch.bucketize(scaled.abs(), middles, out_int32=True).to(torch.uint8) | ((scaled < 0).to(torch.uint8) << 3)
     return codes[::2] | (codes[1::2] << 4), scales.view(torch.uint8).flatten()
 
 
-def decode(torch: Any, each: Format, codes: Tensor, scales: Tensor) -> Tensor:
+def decode(torch: Any, fmt: Format, codes: Tensor, scales: Tensor) -> Tensor:
     """Return the numbers that rows of elements and their scales represent, in fp64."""
-    if each.bits == 8:
+    if fmt.bits == 8:
         numbers = codes.contiguous().view(torch.float8_e4m3fn).double()
     else:
         table = torch.tensor([*E2M1, *(-number for number in E2M1)], dtype=torch.float64, device=codes.device)
         numbers = torch.stack((table[(codes & 15).long()], table[(codes >> 4).long()]), -1).flatten(1)
-    factors = scales.contiguous().view(getattr(torch, each.scales)).double()
-    decoded: Tensor = numbers * factors.repeat_interleave(each.block, 1)
+    factors = scales.contiguous().view(getattr(torch, fmt.scales)).double()
+    decoded: Tensor = numbers * factors.repeat_interleave(fmt.block, 1)
     return decoded
 
 
@@ -191,5 +191,5 @@ def swizzled(torch: Any, scales: Tensor) -> Tensor:
     rows, columns = (-(-size // tile) for size, tile in zip(scales.shape, TILE, strict=True))
     padded = torch.zeros(rows * TILE[0], columns * TILE[1], dtype=scales.dtype, device=scales.device)
     padded[: scales.shape[0], : scales.shape[1]] = scales
-    ordered: Tensor = padded.view(rows, 4, 32, columns, 4).permute(0, 3, 2, 1, 4).flatten()
-    return ordered
+    swapped: Tensor = padded.view(rows, 4, 32, columns, 4).permute(0, 3, 2, 1, 4).flatten()
+    return swapped

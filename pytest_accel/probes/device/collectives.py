@@ -63,10 +63,10 @@ def conf_files(
     NCCL reads the file that NCCL_CONF_FILE names, or else ~/.nccl.conf, and then /etc/nccl.conf. The first value of a
     variable counts, and one in the environment counts more (NCCL, src/misc/param.cc).
     """
-    own = environment.get("NCCL_CONF_FILE")
-    first = Path(own) if own else (home or _home()) / ".nccl.conf"
-    found = {str(path): _settings_in(path) for path in (first, root / "etc/nccl.conf")}
-    return {path: settings for path, settings in found.items() if settings}
+    name = environment.get("NCCL_CONF_FILE")
+    user_file = Path(name) if name else (home or _home()) / ".nccl.conf"
+    settings_by_file = {str(path): _settings_in(path) for path in (user_file, root / "etc/nccl.conf")}
+    return {path: settings for path, settings in settings_by_file.items() if settings}
 
 
 CHOOSING = ("NCCL_ALGO", "NCCL_NVLS_ENABLE", "NCCL_TUNER_PLUGIN", "NCCL_TUNER_CONFIG_FILE")
@@ -87,22 +87,22 @@ def excusing(conditions: Mapping[str, Any]) -> list[Note]:
     "chosen" is one that chose the algorithm, "restricted" one that makes collectives slower. Those of the environment
     do not reach the workers; those of NCCL's own files do.
     """
-    places = {"the environment": conditions.get("environment", {}), **conditions.get("conf_files", {})}
-    notes = Note("chosen", _setting(places, CHOOSING)), Note("restricted", _setting(places, RESTRICTING))
+    sources = {"the environment": conditions.get("environment", {}), **conditions.get("conf_files", {})}
+    notes = Note("chosen", _setting(sources, CHOOSING)), Note("restricted", _setting(sources, RESTRICTING))
     return [note for note in notes if note.text]
 
 
-def _setting(places: Mapping[str, Mapping[str, object]], names: Iterable[str]) -> str:
-    """Return the first of these settings that is in force, with its place; empty without one.
+def _setting(sources: Mapping[str, Mapping[str, object]], names: Iterable[str]) -> str:
+    """Return the first of these settings that is in force, with its source; empty without one.
 
-    The first place that has a setting counts. One that enables something is meant where it is 0, one that disables
-    something where it is not.
+    The first source that has a setting counts.
     """
     for name in names:
-        stated = [(place, str(settings[name]).strip()) for place, settings in places.items() if name in settings]
-        place, text = stated[0] if stated else ("", "")
+        matches = [(source, str(settings[name]).strip()) for source, settings in sources.items() if name in settings]
+        source, text = matches[0] if matches else ("", "")
+        # one that enables something is meant where it is 0, one that disables something where it is not
         if text and (not name.endswith("_ENABLE") or text == "0") and (name, text) not in HARMLESS:
-            return f"{name}={text} in {place}"
+            return f"{name}={text} in {source}"
     return ""
 
 
@@ -121,18 +121,18 @@ def _settings_in(path: Path) -> dict[str, str]:
     except OSError:
         return {}
     pairs = [line.partition("=") for line in lines if "=" in line and not line.startswith("#")]
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for name, _, text in pairs:
         if name.startswith(SETTINGS):
-            found.setdefault(name, text)
-    return found
+            settings.setdefault(name, text)  # the first value of a variable counts
+    return settings
 
 
 def own_settings(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables that configure collectives, without those of `ask_for_account`."""
-    asked = all(environment.get(name) == text for name, text in ASKED.items())
-    ours = (*ASKED, FILE) if asked else ()
-    return {name: text for name, text in environment.items() if name.startswith(SETTINGS) and name not in ours}
+    by_plugin = all(environment.get(name) == text for name, text in ASKED.items())
+    own_names = (*ASKED, FILE) if by_plugin else ()
+    return {name: text for name, text in environment.items() if name.startswith(SETTINGS) and name not in own_names}
 
 
 def ask_for_account(environment: MutableMapping[str, str], file: str, files: Mapping[str, Mapping[str, str]]) -> str:
@@ -141,19 +141,19 @@ def ask_for_account(environment: MutableMapping[str, str], file: str, files: Map
     A user's own NCCL_DEBUG variables, in the environment or in a configuration file (`files`), are left as they are.
     The library reads the variables when the first communicator of a process is made.
     """
-    chosen = file.replace("%", "%%")  # %h and %p stand for host and process
-    if environment.get(FILE) == chosen:
+    target = file.replace("%", "%%")  # %h and %p stand for host and process
+    if environment.get(FILE) == target:
         return ""
-    for where, settings in (("the environment", environment), *files.items()):
-        if taken := [name for name in settings if name in (*ASKED, FILE)]:
-            return f"not read: {taken[0]} is set in {where}"
-    environment.update(ASKED, **{FILE: chosen})
+    for source, settings in (("the environment", environment), *files.items()):
+        if conflicts := [name for name in settings if name in (*ASKED, FILE)]:
+            return f"not read: {conflicts[0]} is set in {source}"
+    environment.update(ASKED, **{FILE: target})
     return ""
 
 
 @dataclass
 class Account:
-    """What the ranks of one group wrote about their collectives."""
+    """The account of one group's collectives, read from the lines that its ranks wrote."""
 
     version: str = ""
     channels: int | None = None
@@ -183,14 +183,14 @@ class Account:
         if telling and len(self.lines) < MOST_LINES:
             self.lines[_PREFIX.sub("", line.strip())] = None
 
-    def _call(self, found: re.Match[str]) -> bool:
+    def _call(self, match: re.Match[str]) -> bool:
         """Add a call, and return True if it is unlike those before."""
-        channels = int(found["high"]) - int(found["low"]) + 1 if found["high"] else None
-        algorithm, protocol = _named(found["algorithm"], ALGORITHMS), _named(found["protocol"], PROTOCOLS)
-        call = int(found["bytes"]), (found["function"] or "").lower(), algorithm, protocol, channels
-        new = call not in self.calls
+        channels = int(match["high"]) - int(match["low"]) + 1 if match["high"] else None
+        algorithm, protocol = _named(match["algorithm"], ALGORITHMS), _named(match["protocol"], PROTOCOLS)
+        call = int(match["bytes"]), (match["function"] or "").lower(), algorithm, protocol, channels
+        is_new = call not in self.calls
         self.calls.add(call)
-        return new
+        return is_new
 
     def of_call(self, function: str, size: int) -> tuple[dict[str, Any], CollectiveAccount]:
         """Return conditions and details of the calls of one function ("allreduce") with `size` bytes.
@@ -198,31 +198,29 @@ class Account:
         Conditions that the account does not state are absent: `algorithm` unless it states exactly one, and
         `transport` if the connections may not be those that the calls used.
         """
-        calls = [each for each in self.calls if each[0] == size and each[1] in ("", function)]
-        algorithms = {each[2] for each in calls}
+        calls = [call for call in self.calls if call[0] == size and call[1] in ("", function)]
+        algorithms = {call[2] for call in calls}
         algorithm = algorithms.pop() if len(algorithms) == 1 else ""
         transport = self._transport(algorithm)
         conditions = {"algorithm": algorithm, "transport": transport}
         details: dict[str, Any] = {
             "version": self.version,
-            "protocol": "+".join(sorted({each[3] for each in calls})),
-            "channels": max((each[4] for each in calls if each[4]), default=self.channels),
+            "protocol": "+".join(sorted({call[3] for call in calls})),
+            "channels": max((call[4] for call in calls if call[4]), default=self.channels),
             "connections": dict(self.connections),
             "without_nvls": next((line for line in self.lines if _WITHOUT_NVLS.search(line)), ""),
             "lines": list(self.lines),
         }
         return (
             {name: text for name, text in conditions.items() if text},
-            CollectiveAccount(**{name: each for name, each in details.items() if each}),  # type: ignore[typeddict-item]
+            CollectiveAccount(**{name: value for name, value in details.items() if value}),  # type: ignore[typeddict-item]
         )
 
     def _transport(self, algorithm: str) -> str:
-        """Return the transports between the ranks ("P2P", "P2P+SHM"), "NVLS" for that algorithm, or an empty text.
-
-        Without an algorithm the connections of rings are no proof, since NVLS may have been used beside them.
-        """
+        """Return the transports between the ranks ("P2P", "P2P+SHM"), "NVLS" for that algorithm, or an empty text."""
         if algorithm.startswith("nvls"):
             return "NVLS"
+        # without an algorithm the connections of rings are no proof, since NVLS may have been used beside them
         return "+".join(sorted({kind.partition("/")[0] for kind in self.connections})) if algorithm else ""
 
 
@@ -239,7 +237,7 @@ def size_of(file: str) -> int:
 
 
 def account_of(files: Iterable[Path], start: int = 0) -> Account:
-    """Return what the ranks wrote into these files from byte `start` on. One that cannot be read is left out."""
+    """Return the account in the ranks' files from byte `start` on. A file that cannot be read is left out."""
     account = Account()
     for path in sorted(files):
         try:

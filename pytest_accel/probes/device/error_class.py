@@ -102,9 +102,9 @@ def trouble_kind_of(error: BaseException, *, other: bool = False, words: Sequenc
     if not _of_library(error, words):
         return "need" if other and isinstance(error, RuntimeError) else "bug"
     if REFUSED in str(error):
-        return "not_applicable"
+        return "not_applicable"  # the library has no kernel for the product
     if NVLS in str(error) and UNCORRECTABLE not in str(error):
-        return "external"
+        return "external"  # usually the fabric and not the GPU
     return "need" if _blames_nobody(error) else "device"
 
 
@@ -114,9 +114,10 @@ def of_programs(error: BaseException) -> bool:
 
 
 def main_line(error: BaseException) -> str:
-    """Return the first line of an error, or its type if the message is empty; NCCL names some causes further below."""
+    """Return the line of an error that names its cause, the first one by default, or its type if it has no message."""
     lines = (str(error).strip() or type(error).__name__).splitlines()
-    line = next((each for each in lines if UNCORRECTABLE in each or NVLS in each), lines[0])
+    # NCCL names some causes further below
+    line = next((candidate for candidate in lines if UNCORRECTABLE in candidate or NVLS in candidate), lines[0])
     return f"{line.rstrip('.')}: {NVLS_MEANS}" if NVLS in line else line
 
 

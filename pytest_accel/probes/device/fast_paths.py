@@ -38,26 +38,26 @@ def try_all(device: Compute) -> dict[str, FastPath]:
     threads = device.torch.get_num_threads()
     device.torch.set_num_threads(1)
     try:
-        found = {dtype: _tried(device, dtype) for dtype in MATMUL_DTYPES if dtype not in ALWAYS_FAST}
+        paths = {dtype: _tried(device, dtype) for dtype in MATMUL_DTYPES if dtype not in ALWAYS_FAST}
     finally:
         device.torch.set_num_threads(threads)
-    return {dtype: each for dtype, each in found.items() if each}
+    return {dtype: path for dtype, path in paths.items() if path}
 
 
 def _tried(device: Compute, dtype: str) -> FastPath | None:
     """Return the speed of a dtype, or None if it does not exist on a CPU, which every probe finds out by itself."""
     speed = 0.0
-    for side, least in PILOTS:
+    for side, threshold in PILOTS:
         try:
             speed = _rate(Gemm(device, dtype, side, side, side)) / _rate(Gemm(device, "fp32", side, side, side))
         except NotApplicable:
             return None
         except (RuntimeError, NotImplementedError) as error:
-            why = f"torch cannot multiply {dtype} on this CPU: {str(error).splitlines()[0]}"
-            return {"speed": 0.0, "why_not": why}
-        if speed < least:
-            why = f"this CPU has no fast path for {dtype}: {speed:.2g} times the speed of fp32 at {side}^3"
-            return {"speed": speed, "why_not": why}
+            reason = f"torch cannot multiply {dtype} on this CPU: {str(error).splitlines()[0]}"
+            return {"speed": 0.0, "why_not": reason}
+        if speed < threshold:
+            reason = f"this CPU has no fast path for {dtype}: {speed:.2g} times the speed of fp32 at {side}^3"
+            return {"speed": speed, "why_not": reason}
     return {"speed": speed, "why_not": ""}
 
 

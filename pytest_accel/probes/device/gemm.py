@@ -57,7 +57,7 @@ def method_of(dtype: str) -> dict[str, Any]:
         "data": "uniform -128..127" if dtype == "int8" else "normal(0, 1)",
         "accumulation": blas.accumulation(dtype),
     }
-    formats = {name: each.scaling for name, each in block_formats.FORMATS.items()}
+    formats = {name: entry.scaling for name, entry in block_formats.FORMATS.items()}
     scaling = {"fp8": "tensor", "fp4": AS_FOUND, **formats}.get(dtype)
     return {**method, **({"scaling": scaling} if scaling else {})}
 
@@ -96,35 +96,35 @@ class Operands:
 
     def _piece(self, elements: int) -> tuple[Tensor, Any]:
         """Return random elements and, for fp8, their scale."""
-        torch, where = self._device.torch, self._device.torch_device
+        torch, torch_device = self._device.torch, self._device.torch_device
         if self.dtype == "int8":
-            return torch.randint(-128, 128, (elements,), dtype=torch.int8, device=where), None
+            return torch.randint(-128, 128, (elements,), dtype=torch.int8, device=torch_device), None
         kind = kind_of(self._device, self.dtype)
         drawn = kind if self.dtype == "fp64" else torch.float32  # or the lower half of each number would be zeros
-        piece = torch.randn(elements, dtype=drawn, device=where)
+        piece = torch.randn(elements, dtype=drawn, device=torch_device)
         if self.dtype != "fp8":
             return piece.to(kind), None
         scale = piece.abs().max() / torch.finfo(kind).max
         return (piece / scale).to(kind), scale
 
-    def cut(self, place: int, m: int, n: int, k: int) -> tuple[Tensor, Tensor]:
-        """Return A (m x k) and B (k x n) of set number `place`.
+    def cut(self, index: int, m: int, n: int, k: int) -> tuple[Tensor, Tensor]:
+        """Return A (m x k) and B (k x n) of set number `index`.
 
         B is column-major for fp8 and int8, as their kernels require.
         """
-        a, b = (self._at(piece, place, size) for piece, size in ((self._a, m * k), (self._b, n * k)))
+        a, b = (self._operand(piece, index, size) for piece, size in ((self._a, m * k), (self._b, n * k)))
         return a.view(m, k), b.view(n, k).t() if self.dtype in COLUMN_MAJOR else b.view(k, n)
 
-    def _at(self, piece: Tensor, place: int, size: int) -> Tensor:
-        """Return operand number `place` of `size` elements."""
-        begin = self.begin(place, size)
+    def _operand(self, piece: Tensor, index: int, size: int) -> Tensor:
+        """Return operand number `index` of `size` elements."""
+        begin = self.begin(index, size)
         return piece[begin : begin + size]
 
-    def begin(self, place: int, size: int) -> int:
-        """Return the index of the first element of operand number `place` of `size` elements."""
+    def begin(self, index: int, size: int) -> int:
+        """Return the index of the first element of operand number `index` of `size` elements."""
         step = -(-size // _ALIGNED) * _ALIGNED
         room = (self._elements - size) // _ALIGNED * _ALIGNED + _ALIGNED
-        return place * step % room
+        return index * step % room
 
 
 class Gemm:
@@ -141,8 +141,8 @@ class Gemm:
             block_formats.refuse(device, dtype, self.shape)
         self.operations = 2 * m * n * k
         self.tolerance = tolerance(device, dtype)
-        one = OPERAND_BYTES[dtype] * (m * k + k * n) + RESULT_BYTES[dtype] * m * n
-        self.sets = max(1, math.ceil(4 * device.cache_bytes / one))
+        set_bytes = OPERAND_BYTES[dtype] * (m * k + k * n) + RESULT_BYTES[dtype] * m * n
+        self.sets = max(1, math.ceil(4 * device.cache_bytes / set_bytes))
         if device.other:
             _try(device, dtype)
         self._operands = operands or Operands(device, dtype, max(m * k, n * k))
@@ -150,7 +150,7 @@ class Gemm:
             device.require_memory(int(self.sets * RESULT_BYTES[dtype] * m * n))
         torch = device.torch
         blas.settle(torch, dtype, device.is_cpu or device.other)
-        self._calls = [self._one_set(place) for place in range(self.sets)]
+        self._calls = [self._one_set(index) for index in range(self.sets)]
         self._turn = itertools.cycle([call for call, _ in self._calls])
         if self._operands.blocks:
             block_formats.attempt(self.fixed(), self._operands.blocks.name)
@@ -173,35 +173,33 @@ class Gemm:
         return {**conditions, **device.blas, **blas.conditions(device.torch, self.dtype, device.is_cpu or device.other)}
 
     def rate(self, clock: Clock, seconds: float, blocks: int = 1) -> float:
-        """Return operations per second, the best of some blocks of so many seconds. For choosing only, not for results.
-
-        A busy processor often interrupts one block.
-        """
+        """Return operations per second, the best of some blocks of so many seconds. It only chooses, for no result."""
+        # the best, since a busy processor often interrupts one block
         return self.operations / min(time_once(self, clock, seconds) for _ in range(blocks))
 
     def fixed(self) -> Callable[[], Any]:
         """Return the call of the first operand set, which has the same operands, kernel and result every time."""
         return self._calls[0][0]
 
-    def _one_set(self, place: int) -> tuple[Callable[[], Any], Sample]:
-        """Return the call of operand set number `place`, and a sample of its exact product."""
+    def _one_set(self, index: int) -> tuple[Callable[[], Any], Sample]:
+        """Return the call of operand set number `index`, and a sample of its exact product."""
         device, scales, (m, n, k) = self.device, self._operands.scales, self.shape
         if self._operands.blocks:
-            begins = self._operands.begin(place, m * k), self._operands.begin(place, n * k)
+            begins = self._operands.begin(index, m * k), self._operands.begin(index, n * k)
             return self._operands.blocks.one_set(begins, m, n, k)
-        a, b = self._operands.cut(place, m, n, k)
+        a, b = self._operands.cut(index, m, n, k)
         return _call(device, a, b, scales), _sample(device, a, b, (scales[0] * scales[1]).item() if scales else 1.0)
 
     def check(self) -> None:
         """Compare a sample of the product of every operand set with the same product in fp64. Raises WrongResult."""
         m, n, k = self.shape
         rows, columns = checked_step(m), checked_step(n)
-        for place, (call, sample) in enumerate(self._calls):
+        for index, (call, sample) in enumerate(self._calls):
             expected = sample(rows, columns)
             spoil(call())  # the next call writes there, also where it allocates its result
             actual = self.device.comparable(call()[::rows, ::columns]).double()
-            what = f"{self.dtype} {shape_name(self.shape)}: operand set {place}"
-            refuse_wrong(actual, expected, self.tolerance.allowed(k, expected), what)
+            label = f"{self.dtype} {shape_name(self.shape)}: operand set {index}"
+            refuse_wrong(actual, expected, self.tolerance.allowed(k, expected), label)
 
 
 def refuse_unsupported(device: Compute, dtype: str, shape: tuple[int, int, int]) -> None:
@@ -218,13 +216,13 @@ def refuse_unsupported(device: Compute, dtype: str, shape: tuple[int, int, int])
         raise NotApplicable(f"{dtype} on a GPU needs {text}, not {m}x{n}x{k}")
 
 
-def refuse_wrong(actual: Tensor, expected: Tensor, allowed: Tensor, what: str) -> None:
-    """Raise WrongResult if an element of `actual` is further from `expected` than `allowed`, or is no number."""
+def refuse_wrong(actual: Tensor, expected: Tensor, bound: Tensor, label: str) -> None:
+    """Raise WrongResult if an element of `actual` is further from `expected` than `bound`, or is no number."""
     error = (actual - expected).abs()
-    right = error <= allowed
-    if not bool(right.all()):
-        share = f"in {error.numel() - int(right.sum())} of {error.numel()} checked elements"
-        raise WrongResult(f"{what} is off by {error.max().item():.4g} from the product in fp64, {share}")
+    passes = error <= bound
+    if not bool(passes.all()):
+        share = f"in {error.numel() - int(passes.sum())} of {error.numel()} checked elements"
+        raise WrongResult(f"{label} is off by {error.max().item():.4g} from the product in fp64, {share}")
 
 
 def spoil(result: Tensor) -> None:
@@ -241,12 +239,12 @@ def checked_step(side: int) -> int:
     """
 
     def missed(step: int) -> int:
-        hit = sum(len({place % tile // GROUP for place in range(0, side, step)}) for tile in TILES)
+        hit = sum(len({row % tile // GROUP for row in range(0, side, step)}) for tile in TILES)
         return sum(tile // GROUP for tile in TILES) - hit
 
-    least = side // CHECKED_SIDE | 1
-    best: int = min((*range(least, least + 2 * STEPS, 2), *range(least - 2, 0, -2)), key=missed)
-    return best
+    middle = side // CHECKED_SIDE | 1
+    distance: int = min((*range(middle, middle + 2 * STEPS, 2), *range(middle - 2, 0, -2)), key=missed)
+    return distance
 
 
 def _call(device: Compute, a: Tensor, b: Tensor, scales: tuple[Any, Any] | None) -> Callable[[], Any]:
@@ -264,12 +262,12 @@ def _call(device: Compute, a: Tensor, b: Tensor, scales: tuple[Any, Any] | None)
 
 def _try(device: Compute, dtype: str) -> None:
     """Multiply two small matrices, for a library whose dtypes no table lists. Raises NotApplicable with its message."""
-    torch, where = device.torch, device.torch_device
+    torch, torch_device = device.torch, device.torch_device
     try:
         kind = torch.int8 if dtype == "int8" else kind_of(device, dtype)
-        square = torch.ones(TRIED_SIDE, TRIED_SIDE, device=where).to(kind)
-        one = torch.ones((), device=where)
-        _call(device, square, square.t(), (one, one) if dtype == "fp8" else None)()
+        square = torch.ones(TRIED_SIDE, TRIED_SIDE, device=torch_device).to(kind)
+        scale = torch.ones((), device=torch_device)
+        _call(device, square, square.t(), (scale, scale) if dtype == "fp8" else None)()
         device.synchronize()
     except (RuntimeError, NotImplementedError, TypeError, AttributeError) as error:
         text = f"{device.backend.name} cannot multiply {dtype}: {main_line(error)}"
@@ -278,9 +276,9 @@ def _try(device: Compute, dtype: str) -> None:
 
 def kind_of(device: Compute, dtype: str) -> Any:
     """Return the torch type of the operands."""
-    torch, where = device.torch, device.torch_device
+    torch, torch_device = device.torch, device.torch_device
     if dtype == "fp8":
-        gfx94 = bool(torch.version.hip) and "gfx94" in device.backend.get_device_properties(where).gcnArchName
+        gfx94 = bool(torch.version.hip) and "gfx94" in device.backend.get_device_properties(torch_device).gcnArchName
         return torch.float8_e4m3fnuz if gfx94 else torch.float8_e4m3fn
     return {"fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}.get(dtype, torch.float32)
 

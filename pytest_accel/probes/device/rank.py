@@ -40,15 +40,15 @@ class Rank:
         The latter is a store of torch.distributed that runs already, on this node or on another one. The group uses
         gloo on CPUs, and the vendor's library elsewhere, which writes its account into the file `account`, by default
         beside the rendezvous. The hosts also communicate by gloo, over `interface`: of a node's own ranks by the
-        loopback, since its name may resolve to any of many interfaces, or to none. Raises RuntimeError if the store
-        cannot be reached or the other ranks do not come.
+        loopback. Raises RuntimeError if the store cannot be reached or the other ranks do not come.
         """
         import torch.distributed as dist
 
         if rendezvous == self._rendezvous:
             return
         with contextlib.suppress(Exception):
-            dist.destroy_process_group()  # that of the round before, or the remains of one that failed to start
+            dist.destroy_process_group()  # of the round before, or the remains of one that failed to start
+        # by default gloo takes the interface of the host's name, which may resolve to any of many, or to none
         os.environ["GLOO_SOCKET_IFNAME"] = interface
         backend = "gloo" if self.is_cpu else self.backend.collectives()
         if self._library == collectives.WITH_ACCOUNT and not self._account:
@@ -57,12 +57,12 @@ class Rank:
                 os.environ, self._account, collectives.conf_files(os.environ)
             )
         self._before = collectives.size_of(self._account)
-        where: dict[str, Any] = {"init_method": f"file://{rendezvous}"}
-        if there := _STORE.fullmatch(rendezvous):
+        options: dict[str, Any] = {"init_method": f"file://{rendezvous}"}
+        if match := _STORE.fullmatch(rendezvous):
             stores = self.torch.distributed
-            store = stores.TCPStore(there["host"], int(there["port"]), is_master=False)
-            where = {"store": stores.PrefixStore(there["prefix"], store)}
-        dist.init_process_group(backend, rank=rank, world_size=world, **where)
+            store = stores.TCPStore(match["host"], int(match["port"]), is_master=False)
+            options = {"store": stores.PrefixStore(match["prefix"], store)}
+        dist.init_process_group(backend, rank=rank, world_size=world, **options)
         self.rank, self.world, self._rendezvous = rank, world, rendezvous
 
     @property
@@ -71,8 +71,8 @@ class Rank:
         settings, files = collectives.own_settings(os.environ), {}
         if self._library == collectives.WITH_ACCOUNT:
             files = collectives.conf_files(os.environ)
-        found = {"backend": self._library, "environment": settings, "conf_files": files}
-        return {name: each for name, each in found.items() if each}
+        conditions = {"backend": self._library, "environment": settings, "conf_files": files}
+        return {name: value for name, value in conditions.items() if value}
 
     @property
     def _library(self) -> str:
@@ -88,8 +88,8 @@ class Rank:
             return {}, CollectiveAccount()
         if self._no_account:
             return {}, CollectiveAccount(absent=self._no_account)
-        place = Path(self._account)
-        files = place.parent.glob(f"{place.name.rpartition('.rank')[0]}.rank*")
+        path = Path(self._account)
+        files = path.parent.glob(f"{path.name.rpartition('.rank')[0]}.rank*")
         return collectives.account_of(files).of_call(function, size)
 
     def connections(self) -> Mapping[str, int]:
@@ -102,9 +102,10 @@ class Rank:
         return collectives.account_of([Path(self._account)], self._before).connections
 
     def agree(self, value: float) -> float:
-        """Return the largest `value` over all ranks, exchanged by the hosts so that no device queue is disturbed."""
+        """Return the largest `value` over all ranks."""
         import torch.distributed as dist
 
-        shared = self.torch.tensor([value], dtype=self.torch.float64)
-        dist.all_reduce(shared, op=dist.ReduceOp.MAX)
-        return float(shared.item())
+        # on the host, so that no device queue is disturbed
+        tensor = self.torch.tensor([value], dtype=self.torch.float64)
+        dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+        return float(tensor.item())

@@ -72,7 +72,7 @@ def full_waves(units: int, tiles: Sequence[tuple[int, int]], operations: tuple[f
         for k in DEPTHS
     ]
     usable = [
-        [each for each in group if _square(each) and operations[0] <= 2 * math.prod(each) <= operations[1]]
+        [shape for shape in group if _square(shape) and operations[0] <= 2 * math.prod(shape) <= operations[1]]
         for group in groups
     ]
     return list(dict.fromkeys(_by_turns(usable)))
@@ -95,15 +95,15 @@ def grid(sides: Sequence[int], depths: Sequence[int]) -> list[Shape]:
 
 def spread(shapes: Sequence[Shape], count: int) -> list[Shape]:
     """Return `count` of the shapes, spread evenly over their order by the golden ratio."""
-    steps = ((place * 0.6180339887498949) % 1.0 for place in range(1, 8 * len(shapes)))
+    steps = ((index * 0.6180339887498949) % 1.0 for index in range(1, 8 * len(shapes)))
     return list(islice(dict.fromkeys(shapes[int(step * len(shapes))] for step in steps), count))
 
 
 def neighbours(shape: Shape, tile: tuple[int, int]) -> list[Shape]:
     """Return the shapes with one tile more and less in m and n, and with k halved and doubled."""
     m, n, k = shape
-    near = [(m + tile[0], n, k), (m - tile[0], n, k), (m, n + tile[1], k), (m, n - tile[1], k), (m, n, 2 * k)]
-    return [each for each in [*near, (m, n, k // 2)] if min(each) > 0]
+    shapes = [(m + tile[0], n, k), (m - tile[0], n, k), (m, n + tile[1], k), (m, n - tile[1], k), (m, n, 2 * k)]
+    return [neighbour for neighbour in [*shapes, (m, n, k // 2)] if min(neighbour) > 0]
 
 
 @dataclass
@@ -119,13 +119,13 @@ class Search:
 
 
 def search(
-    first: Sequence[Shape],
+    candidates: Sequence[Shape],
     measure: Measure,
     seconds: float,
     *,
     now: Callable[[], float],
     report: Measure | None = None,
-    near: Callable[[Shape], Sequence[Shape]] = lambda shape: (),
+    neighbours: Callable[[Shape], Sequence[Shape]] = lambda shape: (),
     seed: int = 0,
 ) -> Search:
     """Find the fastest shape: rounds that drop the slower ones, neighbours of the finalists, a final on fresh samples.
@@ -137,19 +137,19 @@ def search(
     `seconds` refer to. The first call of a shape may take longer than its share, so every part of the search ends by
     the clock, with the results that it has by then.
     """
-    began = now()
-    ends = [began + share * seconds for share in accumulate(SHARES)]
+    start = now()
+    ends = [start + share * seconds for share in accumulate(SHARES)]
     contest = _Contest(measure, report or measure, now, random.Random(seed))  # noqa: S311  nothing secret
-    alive = contest.round(list(first), ends[0])
+    alive = contest.round(list(candidates), ends[0])
     for end in ends[1:3]:
         alive = contest.round(alive[: max(KEPT, len(alive) // 4)], end)
-    finalists = [contest.climb(shape, near(shape), ends[3], KEPT - place) for place, shape in enumerate(alive[:KEPT])]
+    finalists = [contest.climb(shape, neighbours(shape), ends[3], KEPT - i) for i, shape in enumerate(alive[:KEPT])]
     return contest.final(list(dict.fromkeys(finalists)), ends[4])
 
 
 @dataclass
 class _Contest:
-    """Measures shapes against each other. Each part ends at the time `until`, but not before it has a result."""
+    """Measures shapes against each other. Each part ends at the time `deadline`, but not before it has a result."""
 
     measure: Measure
     report: Measure
@@ -157,49 +157,51 @@ class _Contest:
     order: random.Random
     tried: dict[Shape, float] = field(default_factory=dict)
 
-    def _share(self, until: float, parts: int) -> float:
+    def _share(self, deadline: float, parts: int) -> float:
         """Return the seconds for one of `parts` measurements."""
-        return max(0.0, until - self.now()) / parts
+        return max(0.0, deadline - self.now()) / parts
 
-    def round(self, shapes: Sequence[Shape], until: float) -> list[Shape]:
+    def round(self, shapes: Sequence[Shape], deadline: float) -> list[Shape]:
         """Measure the shapes once and return those that have ever been measured, best first."""
         shuffled = self.order.sample(list(shapes), len(shapes))  # drift and an early end then affect all alike
-        for place, shape in enumerate(shuffled):
-            if self.now() >= until and len(self.tried) >= KEPT:
+        for index, shape in enumerate(shuffled):
+            if self.now() >= deadline and len(self.tried) >= KEPT:
                 break
-            self.tried[shape] = self.measure(shape, self._share(until, len(shapes) - place))
-        return sorted((each for each in shapes if each in self.tried), key=self.tried.__getitem__, reverse=True)
+            self.tried[shape] = self.measure(shape, self._share(deadline, len(shapes) - index))
+        return sorted((shape for shape in shapes if shape in self.tried), key=self.tried.__getitem__, reverse=True)
 
-    def climb(self, shape: Shape, near: Sequence[Shape], until: float, parts: int) -> Shape:
+    def climb(self, shape: Shape, candidates: Sequence[Shape], deadline: float, parts: int) -> Shape:
         """Return the best neighbour of a shape if it is faster by `BETTER` in two measurements, else the shape."""
-        until = self.now() + self._share(until, parts)
-        others = [each for each in near if each not in self.tried]
-        for place, other in enumerate(others):
-            if self.now() < until:
-                self.tried[other] = self.measure(other, self._share(until, len(others) + 1 - place))
-        best = max((each for each in others if each in self.tried), key=self.tried.__getitem__, default=shape)
-        least = BETTER * self.tried[shape]
-        return best if self.tried[best] > least and self.measure(best, self._share(until, 1)) > least else shape
+        deadline = self.now() + self._share(deadline, parts)
+        untried = [candidate for candidate in candidates if candidate not in self.tried]
+        for index, candidate in enumerate(untried):
+            if self.now() < deadline:
+                self.tried[candidate] = self.measure(candidate, self._share(deadline, len(untried) + 1 - index))
+        best = max(filter(self.tried.__contains__, untried), key=self.tried.__getitem__, default=shape)
+        threshold = BETTER * self.tried[shape]
+        # measured twice: the largest of several noisy figures is too high more often than not
+        faster = self.tried[best] > threshold and self.measure(best, self._share(deadline, 1)) > threshold
+        return best if faster else shape
 
-    def final(self, finalists: Sequence[Shape], until: float) -> Search:
+    def final(self, finalists: Sequence[Shape], deadline: float) -> Search:
         """Measure the finalists in turns and return the result of the search."""
         choosing: dict[Shape, list[float]] = {shape: [] for shape in finalists}
         reported: dict[Shape, list[float]] = {shape: [] for shape in finalists}
         by_turns = cycle(((choosing, self.measure), (reported, self.report)))
         for turn, (rates, measure) in zip(range(TURNS), by_turns, strict=False):
-            if turn >= LEAST_TURNS and turn % 2 == 0 and self.now() >= until:
+            if turn >= LEAST_TURNS and turn % 2 == 0 and self.now() >= deadline:
                 break
-            for place, shape in enumerate(finalists if turn % 4 < 2 else reversed(finalists)):
-                left = (TURNS - turn) * len(finalists) - place
-                rates[shape].append(measure(shape, self._share(until, left)))
+            for index, shape in enumerate(finalists if turn % 4 < 2 else reversed(finalists)):
+                remaining = (TURNS - turn) * len(finalists) - index
+                rates[shape].append(measure(shape, self._share(deadline, remaining)))
         winner = max(finalists, key=lambda shape: median(choosing[shape]))
-        best = median(reported[winner])
+        best_rate = median(reported[winner])
         return Search(
             winner=winner,
             samples=reported[winner],
             finalists={shape: median(rates) for shape, rates in reported.items()},
             tried=self.tried,
-            plateau=sum(rate > PLATEAU * best for rate in self.tried.values()),
+            plateau=sum(rate > PLATEAU * best_rate for rate in self.tried.values()),
         )
 
 

@@ -69,7 +69,7 @@ class Gate(Protocol):
     def block(self, seconds: float, warm: bool) -> None:
         """Report the duration of one block in seconds, and whether it belongs to the warm-up."""
 
-    def step(self, what: str, subjects: tuple[str, ...]) -> None:
+    def step(self, label: str, subjects: tuple[str, ...]) -> None:
         """Announce the next step and the UUIDs of the devices that take part.
 
         Errors in the step are attributed to those devices only.
@@ -93,7 +93,7 @@ class Timed:
     """Seconds per operation, one entry for each block, and the end of each block in seconds since the first began."""
 
     seconds: list[float] = field(default_factory=list)
-    beside: list[float] = field(default_factory=list)
+    reference: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
     warmup: list[float] = field(default_factory=list)
     operations_per_block: int = 0
@@ -109,7 +109,7 @@ def time_blocks(
     *,
     seconds: float,
     precision: float,
-    beside: Callable[[], object] | None = None,
+    reference: Callable[[], object] | None = None,
     collective: bool = False,
     sustained: bool = False,
 ) -> Timed:
@@ -118,40 +118,40 @@ def time_blocks(
     Sampling ends when the 99.9 % confidence interval, with autocorrelation taken into account, has a half-width below
     `precision` times the mean. This is tested only at a fixed sequence of sample sizes (`stats.LOOKS`), and never
     against a limit. A `sustained` load has a fixed warm-up and a least time of samples, which no precision shortens
-    and which prolong a budget that is shorter. With `beside`, its blocks alternate with those of `work`. Afterwards the
-    load goes on until the gate releases it, so that no device is measured while the others rest.
+    and which prolong a budget that is shorter. With a `reference`, its blocks alternate with those of `work`.
+    Afterwards the load goes on until the gate releases it, so that no device is measured while the others rest.
     """
-    timed = Timed()
-    warmup, least = (SUSTAINED_WARMUP, SUSTAINED_SECONDS) if sustained else (_warmup(seconds), 0.0)
-    seconds = max(seconds, warmup + least)
+    timing = Timed()
+    warmup, shortest = (SUSTAINED_WARMUP, SUSTAINED_SECONDS) if sustained else (_warmup(seconds), 0.0)
+    seconds = max(seconds, warmup + shortest)
     gate.working()
     block = block_seconds(seconds)
-    per_block, timed.launch_bound = _operations(work, clock, gate, block)
-    per_beside = _operations(beside, clock, gate, block)[0] if beside else 0
-    timed.operations_per_block = per_block
+    per_block, timing.launch_bound = _operations(work, clock, gate, block)
+    per_reference = _operations(reference, clock, gate, block)[0] if reference else 0
+    timing.operations_per_block = per_block
     gate.ready()
-    pairs = _blocks(work, per_block, beside, per_beside, clock)
-    began = clock.now()
-    for own, other in pairs:
-        once = gate.agree(own)
-        elapsed = gate.agree(clock.now() - began)
+    pairs = _blocks(work, per_block, reference, per_reference, clock)
+    start = clock.now()
+    for work_seconds, reference_seconds in pairs:
+        slowest = gate.agree(work_seconds)
+        elapsed = gate.agree(clock.now() - start)
         warm = elapsed < warmup
-        gate.block(once, warm)
+        gate.block(slowest, warm)
         if warm:
-            timed.warmup.append(once)
+            timing.warmup.append(slowest)
             continue
-        timed.seconds.append(once)
-        timed.ends.append(elapsed)
-        if other is not None:
-            timed.beside.append(other)
-        timed.why_ended = _enough(timed, elapsed, seconds, precision if elapsed >= warmup + least else 0.0)
-        if timed.why_ended:
+        timing.seconds.append(slowest)
+        timing.ends.append(elapsed)
+        if reference_seconds is not None:
+            timing.reference.append(reference_seconds)
+        timing.why_ended = _enough(timing, elapsed, seconds, precision if elapsed >= warmup + shortest else 0.0)
+        if timing.why_ended:
             break
     if not collective:
         gate.settled()
         while not gate.released():
-            next(pairs)
-    return timed
+            next(pairs)  # no device is measured while the others rest
+    return timing
 
 
 def time_once(work: Callable[[], object], clock: Clock, seconds: float) -> float:
@@ -162,22 +162,22 @@ def time_once(work: Callable[[], object], clock: Clock, seconds: float) -> float
         start = clock.mark()
         for _ in range(count):
             work()
-        spent = clock.seconds(start, clock.mark())
-        if spent >= seconds / 3:
-            return spent / count
-        count = max(count + 1, min(8 * count, round(0.7 * count * seconds / max(spent, 1e-9))))
+        elapsed = clock.seconds(start, clock.mark())
+        if elapsed >= seconds / 3:
+            return elapsed / count
+        count = max(count + 1, min(8 * count, round(0.7 * count * seconds / max(elapsed, 1e-9))))
 
 
 def time_fastest(work: Callable[[], object], clock: Clock, seconds: float) -> float:
     """Return the duration in seconds of the fastest of all calls within `seconds`, after one call that is not timed.
 
-    It serves to choose between shapes and is never a result. Disturbances only add time, so the fastest calls of two
-    shapes can be compared where their means cannot.
+    It serves to choose between shapes and is never a result.
     """
-    until = clock.now() + seconds
+    deadline = clock.now() + seconds
     work()
     fastest = math.inf
-    while fastest == math.inf or clock.now() < until:
+    while fastest == math.inf or clock.now() < deadline:
+        # disturbances only add time, so the fastest calls of two shapes can be compared where their means cannot
         fastest = min(fastest, *_durations(work, clock, 1))
     return fastest
 
@@ -187,14 +187,14 @@ def time_calls(
     clock: Clock,
     gate: Gate,
     *,
-    before: Callable[[], object],
+    prepare: Callable[[], object],
     warm_up: int,
     calls: int,
     seconds: float,
 ) -> tuple[list[float], bool]:
     """Return the seconds of each of `calls` calls, which are timed one by one after `warm_up` more.
 
-    `before` runs before each call and is not timed. The same is done, and not returned, for `seconds` beforehand.
+    `prepare` runs before each call and is not timed. The same is done, and not returned, for `seconds` beforehand.
 
     The device must not wait for the host, since it would do so between the two events around a call. So all calls are
     queued at once, behind a spin that lasts twice as long as the slowest queueing beforehand. If the device began
@@ -202,22 +202,22 @@ def time_calls(
     device waited even so, because the host takes longer to launch the calls than the device to do them.
     """
     gate.working()
-    before()
+    prepare()
     work()  # initialises libraries
     gate.ready()
-    began, elapsed, slowest, longer, bound = clock.now(), 0.0, 0.0, 1.0, False
+    start, elapsed, slowest, longer, bound = clock.now(), 0.0, 0.0, 1.0, False
     while True:
         warm = elapsed < seconds
         longer *= 1.0 if warm else 2.0
-        held = not warm and clock.hold(longer * slowest)
-        found = _one_by_one(work, clock, before, warm_up + calls, held)
-        spent = found.seconds[warm_up:]
-        gate.block(sum(spent) / calls, warm)
-        if not held:
-            slowest, bound = max(slowest, found.queueing), found.queueing > LAUNCH_BOUND * found.span
-        if not warm and (found.ahead or not held or longer >= HELD_AT_MOST):
-            return spent, bound and not found.ahead
-        elapsed = clock.now() - began
+        spinning = not warm and clock.hold(longer * slowest)
+        queued = _one_by_one(work, clock, prepare, warm_up + calls, spinning)
+        durations = queued.seconds[warm_up:]
+        gate.block(sum(durations) / calls, warm)
+        if not spinning:
+            slowest, bound = max(slowest, queued.queueing), queued.queueing > LAUNCH_BOUND * queued.span
+        if not warm and (queued.ahead or not spinning or longer >= HELD_AT_MOST):
+            return durations, bound and not queued.ahead
+        elapsed = clock.now() - start
 
 
 @dataclass
@@ -232,22 +232,22 @@ class _Queued:
 
 
 def _one_by_one(
-    work: Callable[[], object], clock: Clock, before: Callable[[], object], calls: int, held: bool
+    work: Callable[[], object], clock: Clock, prepare: Callable[[], object], calls: int, spinning: bool
 ) -> _Queued:
     """Time each call of `work` by itself. `held` is True if the device is kept busy before the first."""
-    queued, seconds, began = [], [], clock.now()
+    queued, seconds, begin = [], [], clock.now()
     for _ in range(calls):
-        before()
+        prepare()
         start = clock.mark()
         work()
         queued.append((start, clock.mark()))
         if not clock.depth:
             seconds.append(clock.seconds(*queued.pop()))
-    queueing = clock.now() - began
+    queueing = clock.now() - begin
     if not queued:
         return _Queued(seconds, queueing)
-    ahead = held and not clock.reached(queued[0][0])
-    seconds = [clock.seconds(*each) for each in queued]
+    ahead = spinning and not clock.reached(queued[0][0])
+    seconds = [clock.seconds(*marks) for marks in queued]
     return _Queued(seconds, queueing, clock.seconds(queued[0][0], queued[-1][1]), ahead)
 
 
@@ -259,39 +259,39 @@ def time_fastest_of(
     calls: int,
     seconds: float,
     precision: float,
-    beside: Callable[[], object] | None = None,
+    reference: Callable[[], object] | None = None,
 ) -> tuple[Timed, list[float]]:
     """Time call by call, and keep the fastest of every `calls` as one sample, until their mean is known, or `seconds`.
 
     This is how BabelStream times a kernel. Sampling ends as in `time_blocks`. Returns with the samples the mean seconds
     of a call in each, because the fastest call hides that others were slow.
     """
-    timed, means = Timed(operations_per_block=1), []
+    timing, means = Timed(operations_per_block=1), []
     gate.working()
-    for each in filter(None, (work, beside)):
-        each()  # initialises libraries
+    for call in filter(None, (work, reference)):
+        call()  # initialises libraries
     gate.ready()
-    began = clock.now()
-    while not timed.why_ended:
-        if beside:
-            work()  # not counted: the caches hold the data of `beside`
-        own = _durations(work, clock, calls)
-        other = _durations(beside, clock, calls) if beside else []
-        elapsed = clock.now() - began
+    start = clock.now()
+    while not timing.why_ended:
+        if reference:
+            work()  # not counted: the caches hold the data of the reference
+        durations = _durations(work, clock, calls)
+        reference_durations = _durations(reference, clock, calls) if reference else []
+        elapsed = clock.now() - start
         warm = elapsed < _warmup(seconds)
-        gate.block(sum(own) / calls, warm)
+        gate.block(sum(durations) / calls, warm)
         if warm:
-            timed.warmup.append(min(own))
+            timing.warmup.append(min(durations))
             continue
-        means.append(sum(own) / calls)
-        timed.seconds.append(min(own))
-        timed.ends.append(elapsed)
-        timed.beside += [min(other)] if other else []
-        timed.why_ended = _enough(timed, elapsed, seconds, precision)
+        means.append(sum(durations) / calls)
+        timing.seconds.append(min(durations))
+        timing.ends.append(elapsed)
+        timing.reference += [min(reference_durations)] if reference_durations else []
+        timing.why_ended = _enough(timing, elapsed, seconds, precision)
     gate.settled()
     while not gate.released():
         _durations(work, clock, calls)
-    return timed, means
+    return timing, means
 
 
 def _durations(work: Callable[[], object], clock: Clock, calls: int) -> list[float]:
@@ -318,61 +318,59 @@ def _warmup(seconds: float) -> float:
 
 
 def _operations(work: Callable[[], object], clock: Clock, gate: Gate, block: float) -> tuple[int, bool]:
-    """Return the number of operations that fill a block, and whether the device waits for the host to launch them.
-
-    The first call initialises libraries and is not counted.
-    """
-    work()
-    spent, launching, count = 0.0, 0.0, 1
-    while spent < block / 10:
-        start, began = clock.mark(), clock.now()
+    """Return the number of operations that fill a block, and whether the device waits for the host to launch them."""
+    work()  # not counted: it initialises libraries
+    elapsed, launching, count = 0.0, 0.0, 1
+    while elapsed < block / 10:
+        start, begin = clock.mark(), clock.now()
         for _ in range(count):
             work()
-        launching = clock.now() - began
-        spent = gate.agree(clock.seconds(start, clock.mark()))
-        if spent < block / 10:
+        launching = clock.now() - begin
+        elapsed = gate.agree(clock.seconds(start, clock.mark()))
+        if elapsed < block / 10:
             count *= 4
-    return max(1, round(block * count / spent)), bool(clock.depth) and launching > LAUNCH_BOUND * spent
+    return max(1, round(block * count / elapsed)), bool(clock.depth) and launching > LAUNCH_BOUND * elapsed
 
 
 def _blocks(
     work: Callable[[], object],
     per_block: int,
-    beside: Callable[[], object] | None,
-    per_beside: int,
+    reference: Callable[[], object] | None,
+    per_reference: int,
     clock: Clock,
 ) -> Iterator[tuple[float, float | None]]:
-    """Yield blocks without end: seconds per operation of `work`, and of `beside` in the block after it."""
+    """Yield blocks without end: seconds per operation of `work`, and of the reference in the block after it."""
     queued: deque[list[Any]] = deque()
     while True:
-        if beside:
-            work()  # not counted: the caches hold the data of `beside`
+        if reference:
+            work()  # not counted: the caches hold the data of the reference
         marks = [clock.mark()]
         for _ in range(per_block):
             work()
         marks.append(clock.mark())
-        if beside:
-            beside()
+        if reference:
+            reference()
             marks.append(clock.mark())
-            for _ in range(per_beside):
-                beside()
+            for _ in range(per_reference):
+                reference()
             marks.append(clock.mark())
         queued.append(marks)
         if len(queued) > clock.depth:
-            start, end, *other = queued.popleft()
-            yield clock.seconds(start, end) / per_block, clock.seconds(*other) / per_beside if other else None
+            start, end, *extra = queued.popleft()
+            yield clock.seconds(start, end) / per_block, clock.seconds(*extra) / per_reference if extra else None
 
 
-def _enough(timed: Timed, elapsed: float, seconds: float, precision: float) -> str:
+def _enough(timing: Timed, elapsed: float, seconds: float, precision: float) -> str:
     """Return why sampling may end now, or an empty string."""
-    n = len(timed.seconds)
-    if n in LOOKS and precision > 0 and _half_width(timed) < precision:
+    n = len(timing.seconds)
+    # testing more often would make the interval too narrow
+    if n in LOOKS and precision > 0 and _half_width(timing) < precision:
         return "precise"
     return "budget" if elapsed >= seconds else ""
 
 
-def _half_width(timed: Timed) -> float:
+def _half_width(timing: Timed) -> float:
     """Return the relative half-width of the time per operation, or of its ratio to the reference if there is one."""
-    if timed.beside:
-        return estimate_ratio(timed.beside, timed.seconds).relative_half_width
-    return estimate(timed.seconds).relative_half_width
+    if timing.reference:
+        return estimate_ratio(timing.reference, timing.seconds).relative_half_width
+    return estimate(timing.seconds).relative_half_width

@@ -32,8 +32,8 @@ class Tolerance:
 
     def allowed(self, k: int, expected: Tensor) -> Tensor:
         """Return the largest error of each element of a product over `k`; `expected` is the exact product."""
-        allowed: Tensor = self.lost * k**0.5 + self.chained * k + self.rounded * expected.abs()
-        return allowed
+        bound: Tensor = self.lost * k**0.5 + self.chained * k + self.rounded * expected.abs()
+        return bound
 
 
 TOLERANCES = {

@@ -36,10 +36,10 @@ class Backend:
             raise Unmeasurable(text) from None
 
     def __getattr__(self, name: str) -> Any:
-        found = None if name.startswith("_") else self.offers(name)
-        if found is None:
+        attribute = None if name.startswith("_") else self.offers(name)
+        if attribute is None:
             raise Unmeasurable(f"{self.name} (torch {self._version}) has no {name}")
-        return found
+        return attribute
 
     def offers(self, name: str) -> Any:
         """Return the attribute of the module with this name, or None if it has none."""
@@ -59,20 +59,20 @@ class Backend:
         if not count:
             raise Unmeasurable(f"torch {self._version} cannot use {model}: {self.name} sees no device")
 
-    def properties(self, place: Any) -> Any:
+    def properties(self, device: Any) -> Any:
         """Return the properties that torch reports for a device, or None if its module has no such function."""
         tell = self.offers("get_device_properties")
-        return tell(place) if tell else None
+        return tell(device) if tell else None
 
     def release(self) -> None:
         """Free the cached memory of the allocator, if it has a cache."""
-        if empty := self.offers("empty_cache"):
-            empty()
+        if empty_cache := self.offers("empty_cache"):
+            empty_cache()
 
-    def peer_access(self, here: Any, there: Any) -> bool | None:
+    def peer_access(self, device: Any, peer: Any) -> bool | None:
         """Return True if one device can access the memory of the other, None if torch does not report it."""
         ask = self.offers("can_device_access_peer")
-        return bool(ask(here.index, there.index)) if ask else None
+        return bool(ask(device.index, peer.index)) if ask else None
 
     def event(self) -> Any:
         """Return an event that can be timed. Raises Unmeasurable if there is none."""
@@ -86,10 +86,10 @@ class Backend:
             raise Unmeasurable(f"{self.name} has no events that can be timed: its events have no elapsed_time")
         return event
 
-    def new_stream(self, place: Any) -> Any:
+    def new_stream(self, device: Any) -> Any:
         """Return a new stream on a device, which starts when its current one has made the data."""
-        stream = self.Stream(device=place)
-        stream.wait_stream(self.current_stream(place))
+        stream = self.Stream(device=device)
+        stream.wait_stream(self.current_stream(device))
         return stream
 
     def collectives(self) -> str:

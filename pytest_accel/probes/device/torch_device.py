@@ -45,7 +45,7 @@ SPINS = (200_000, 600_000)
 """Cycles of two kernels: about a tenth and three tenths of a millisecond, too short for the clock to recover."""
 
 DURATIONS = {"ms": 1e3, "us": 1e6}
-"""How many of a unit of durations a second has."""
+"""Units of durations in a second."""
 MOST_CALLS = 1000
 """The most calls of which the fastest makes a sample: nothing is heard of a worker as long as they take."""
 ENDS_DIGITS = 6
@@ -122,8 +122,7 @@ class DeviceClock(Clock):
     def spins_per_second(self) -> float:
         """Return the cycles that torch's spinning kernel counts in a second, 0 if it has none or the host disturbed.
 
-        The kernels run right after the work that is still queued. Two lengths are timed, so that the time of a launch
-        cancels out.
+        The kernels run right after the work that is still queued.
         """
         spin, marks = self._backend.offers("_sleep"), []
         if spin is None:
@@ -131,8 +130,9 @@ class DeviceClock(Clock):
         for cycles in (1, *SPINS):  # the first call loads the kernel
             spin(cycles)
             marks.append(self.mark())
-        short, long = (self.seconds(*pair) for pair in itertools.pairwise(marks))
-        return (SPINS[1] - SPINS[0]) / (long - short) if long > short else 0.0
+        # two lengths, so that the time of a launch cancels out
+        shorter, longer = (self.seconds(*pair) for pair in itertools.pairwise(marks))
+        return (SPINS[1] - SPINS[0]) / (longer - shorter) if longer > shorter else 0.0
 
 
 class WaitingClock(Clock):
@@ -173,8 +173,8 @@ class Compute(Rank):
         """True for a device that torch drives by another library than CUDA or HIP."""
         self.extra_conditions: dict[str, Any] = {}
         """Conditions that every result of these devices has."""
-        places = [self._visible.index(device.uuid) for device in devices] if visible else range(len(devices))
-        self.torch_devices = [self._open(*each) for each in zip(places, devices, strict=True)]
+        positions = [self._visible.index(device.uuid) for device in devices] if visible else range(len(devices))
+        self.torch_devices = [self._open(*pair) for pair in zip(positions, devices, strict=True)]
         self.torch_device = self.torch_devices[0]
         self.fast_paths: dict[str, FastPath] = {}
         """On a CPU, which dtypes have a fast path, by dtype: decided once for all devices of the machine."""
@@ -189,12 +189,12 @@ class Compute(Rank):
         self.shared: Path | None = None
         """Folder that all workers of this run can read and write; None if there is only one."""
 
-    def _open(self, place: int, device: Device) -> Any:
+    def _open(self, position: int, device: Device) -> Any:
         """Return the torch.device of a device, after checking that torch opened the right one."""
         torch = self.torch
         self.refuse_modes(device)
-        if why := self.vendor.visibility.unselectable(self.devices):
-            raise Unmeasurable(why)
+        if reason := self.vendor.visibility.unselectable(self.devices):
+            raise Unmeasurable(reason)
         kind = self.vendor.torch
         if kind is None:
             raise Unmeasurable(self.vendor.no_torch)
@@ -205,33 +205,33 @@ class Compute(Rank):
             self._start_cuda(device, kind)
         else:
             backend.start(device.product)
-        number = self._number(place, device)
+        number = self._number(position, device)
         properties = backend.properties(number)
-        if found := self.vendor.visibility.mistaken(properties, device):
-            raise Unmeasurable(f"torch opened another device: {found} instead of {device.uuid} ({device.pci_address})")
+        if actual := self.vendor.visibility.mistaken(properties, device):
+            raise Unmeasurable(f"torch opened another device: {actual} instead of {device.uuid} ({device.pci_address})")
         self.other = not backend.cuda
         if self.other:
-            known = "verified by the PCI address of the device that torch opened"
+            identity = "verified by the PCI address of the device that torch opened"
             if not verified(properties, device):
-                known = f"not verified: {backend.name} does not report the PCI address of the device that it opened"
-            self.extra_conditions = {"driven_by": backend.name, "identity": known}
+                identity = f"not verified: {backend.name} does not report the PCI address of the device that it opened"
+            self.extra_conditions = {"driven_by": backend.name, "identity": identity}
         backend.set_device(number)
         return torch.device(backend.kind.name, number)
 
-    def _number(self, place: int, device: Device) -> int:
-        """Return torch's number of a device: its place among the visible ones.
+    def _number(self, position: int, device: Device) -> int:
+        """Return torch's number of a device: its position among the visible ones.
 
-        If torch sees fewer, the numbers behind a missing one are lower, so that only the PCI address can tell. Raises
-        Unmeasurable if torch does not report it, or does not see the device.
+        Raises Unmeasurable if torch sees fewer devices and does not report the PCI address, or does not see this one.
         """
         backend, expected = self.backend, len(self._visible)
         if (count := backend.device_count()) >= expected:
-            return place
-        found = [number for number in range(count) if verified(backend.properties(number), device)]
-        if not found:
+            return position
+        # the numbers behind a missing device are lower, so that only the PCI address can tell
+        numbers = [number for number in range(count) if verified(backend.properties(number), device)]
+        if not numbers:
             library = "CUDA" if backend.cuda else backend.name
             raise Unmeasurable(f"{library} sees only {count} of {expected} devices")
-        return found[0]
+        return numbers[0]
 
     def refuse_modes(self, device: Device) -> None:
         """Raise Unmeasurable for a device whose settings prevent a measurement."""
@@ -249,8 +249,8 @@ class Compute(Rank):
         if not (torch.version.cuda or torch.version.hip):
             raise Unmeasurable(f"torch {torch.__version__} cannot use {device.model}: it is built for CPUs only")
         if bool(torch.version.hip) != kind.hip:
-            other = "ROCm" if torch.version.hip else "CUDA"
-            raise Unmeasurable(f"torch {torch.__version__} cannot use {device.model}: it is built for {other}")
+            library = "ROCm" if torch.version.hip else "CUDA"
+            raise Unmeasurable(f"torch {torch.__version__} cannot use {device.model}: it is built for {library}")
         if torch.version.hip and not os.access(KFD, os.R_OK | os.W_OK):
             raise Unmeasurable(f"{KFD} cannot be opened: add this user to its group, or pass it into the container")
         try:
@@ -314,25 +314,22 @@ class Compute(Rank):
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of the last-level cache of a GPU; 0 for a CPU, for which a virtual machine may report any size.
-
-        HIP reports the L2 cache of one compute die (ROCm issue 4203), so the cache behind it is looked up by
-        architecture.
-        """
+        """Bytes of the last-level cache of a GPU; 0 for a CPU."""
         if self.is_cpu:
-            return 0
+            return 0  # a virtual machine may report any size
         properties = self.backend.properties(self.torch_device)
-        told = int(getattr(properties, "last_level_cache_size" if self.other else "L2_cache_size", 0))
-        return max(told, INFINITY_CACHE.get(str(getattr(properties, "gcnArchName", "")).partition(":")[0], 0))
+        size = int(getattr(properties, "last_level_cache_size" if self.other else "L2_cache_size", 0))
+        # HIP reports the L2 cache of one compute die (ROCm issue 4203), and not the cache behind it
+        return max(size, INFINITY_CACHE.get(str(getattr(properties, "gcnArchName", "")).partition(":")[0], 0))
 
     def require_memory(self, size: int) -> None:
         """Raise Unmeasurable unless `size` bytes fit into the free memory of the GPU. Does nothing for a CPU.
 
-        Memory of the previous probe is freed first: a DistributedDataParallel is part of reference cycles.
+        Memory of the previous probe is freed first.
         """
         if self.is_cpu:
             return
-        gc.collect()
+        gc.collect()  # a DistributedDataParallel is part of reference cycles
         self.backend.release()
         free, total = self.backend.mem_get_info(self.torch_device)
         if size > free:
@@ -347,19 +344,19 @@ class Compute(Rank):
         """
         if self.shared is None:
             return make()
-        made = None
+        tensor = None
         try:
             with open(self.shared / f"{name}.lock", "w", encoding="ascii") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel frees it when its holder ends, however it ends
                 file = self.shared / f"{name}.pt"
                 if not file.exists():
-                    made = make()
+                    tensor = make()
                     part = file.with_suffix(".part")
-                    self.torch.save(made, part)
+                    self.torch.save(tensor, part)
                     part.rename(file)
                 return self.torch.load(file, weights_only=True)
         except (OSError, RuntimeError):  # torch.save raises RuntimeError where the disk is full
-            return make() if made is None else made
+            return make() if tensor is None else tensor
 
     def synchronize(self) -> None:
         """Wait until the device has finished all work."""
@@ -369,8 +366,7 @@ class Compute(Rank):
     def tune(self, product: Work) -> None:
         """Call a product once, and let torch choose its kernel, as a phase of its own. Does nothing unless torch tunes.
 
-        It may take minutes, in which the process says nothing. The result is written at once, since a worker may be
-        killed: newer versions of torch do so themselves, and have no function for it.
+        It may take minutes, in which the process says nothing.
         """
         if not self.tunes:
             return
@@ -380,6 +376,7 @@ class Compute(Rank):
         try:
             product()
             self.synchronize()
+            # at once, since a worker may be killed; newer versions of torch do so themselves, and have no such function
             getattr(tunable, "write_file", bool)()
         finally:
             tunable.tuning_enable(False)
@@ -435,50 +432,50 @@ class Compute(Rank):
 
         Raises ValueError for an amount that is not finite and above 0, and for what no sampling can be done by.
         """
-        for name, given, right, what in (
+        for name, value, valid, rule in (
             ("amount", amount, 0 < amount < math.inf, "it is what one call does, finite and above 0"),
             ("seconds", seconds, seconds is None or 0 <= seconds < math.inf, "finite, and 0 or above"),
             ("precision", precision, precision is None or 0 <= precision < math.inf, "finite, and 0 or above"),
             ("fastest_of", fastest_of, 0 <= fastest_of <= MOST_CALLS, f"a number of calls up to {MOST_CALLS}"),
             ("statistic", statistic, statistic in get_args(Statistic), "mean or median"),
         ):
-            if not right:
-                raise ValueError(f"sample: {name}={given!r}; {what}")
-        how: dict[str, Any] = {
+            if not valid:
+                raise ValueError(f"sample: {name}={value!r}; {rule}")
+        options: dict[str, Any] = {
             "seconds": self.seconds if seconds is None else seconds,
             "precision": self.precision if precision is None else precision,
-            "beside": beside[0] if beside else None,
+            "reference": beside[0] if beside else None,
         }
         details, peak = ProbeDetails(), None
         self.tune(work)
         if fastest_of:
-            timed, means = time_fastest_of(work, self.waiting_clock, self.gate, calls=fastest_of, **how)
+            timing, means = time_fastest_of(work, self.waiting_clock, self.gate, calls=fastest_of, **options)
             details["mean_of_calls"] = amount / fmean(means)
         else:
             blocks = DeviceClock(self.backend, streams) if streams else self.clock
-            timed = time_blocks(work, blocks, self.gate, collective=collective, sustained=self.sustained, **how)
-            details = {"launch_bound": True} if timed.launch_bound else {}
+            timing = time_blocks(work, blocks, self.gate, collective=collective, sustained=self.sustained, **options)
+            details = {"launch_bound": True} if timing.launch_bound else {}
         if beside:
-            rates = [beside[1] / once for once in timed.beside]
+            rates = [beside[1] / duration for duration in timing.reference]
             peak = {
                 "value": estimate_rate(rates).mean,
                 "source": beside[2],
                 "samples": rates,
                 "provisional": True,
             }
-        durations = [significant(once) for once in timed.seconds]
+        durations = [significant(span) for span in timing.seconds]
         return ProbeResult(
             metric=metric,
             unit=unit,
-            samples=[significant(once * DURATIONS[unit] if unit in DURATIONS else amount / once) for once in durations],
+            samples=[significant(span * DURATIONS[unit] if unit in DURATIONS else amount / span) for span in durations],
             seconds=durations,
             peak=peak,
-            conditions=dict(conditions or {}, operations_per_block=timed.operations_per_block),
+            conditions=dict(conditions or {}, operations_per_block=timing.operations_per_block),
             details={
                 **details,
-                "ended_by": timed.why_ended,
-                "ends": [round(each, ENDS_DIGITS) for each in timed.ends],
-                "warmup_blocks": len(timed.warmup),
+                "ended_by": timing.why_ended,
+                "ends": [round(end, ENDS_DIGITS) for end in timing.ends],
+                "warmup_blocks": len(timing.warmup),
             },
             statistic=statistic,
         )
@@ -489,6 +486,6 @@ class Compute(Rank):
         The mapping is empty for devices without CUDA, for versions of torch without such a kernel, and if the longer
         kernel did not take longer.
         """
-        counted = not (self.is_cpu or self.other or self.torch.version.hip)
-        hertz = DeviceClock(self.backend).spins_per_second() if counted else 0.0
+        countable = not (self.is_cpu or self.other or self.torch.version.hip)
+        hertz = DeviceClock(self.backend).spins_per_second() if countable else 0.0
         return {"counted_mhz": hertz / 1e6} if hertz else {}

@@ -69,9 +69,9 @@ class PipeGate:
         """Report the duration of one block in seconds, and whether it belongs to the warm-up."""
         self._pipe.send("block", seconds=seconds, warm=warm, at=self.compute.wall() if self.compute else clock.now())
 
-    def step(self, what: str, subjects: tuple[str, ...]) -> None:
+    def step(self, label: str, subjects: tuple[str, ...]) -> None:
         """Announce the next step and the UUIDs of the devices that take part."""
-        self._pipe.send("step", what=what, subjects=list(subjects))
+        self._pipe.send("step", what=label, subjects=list(subjects))
 
     def tuning(self, begins: bool) -> None:
         """Tell pytest that torch begins, or has ended, to choose a kernel by trying all of them."""
@@ -110,19 +110,19 @@ class Worker:
         except BaseException as raised:  # noqa: BLE001  a probe may raise anything, and pytest has to know
             error = _readable(raised)
             words = error_texts(message, self.compute)
-            lost = self.compute is not None and error_class.context_is_lost(error, words)
+            context_lost = self.compute is not None and error_class.context_is_lost(error, words)
             kind = error_class.trouble_kind_of(
                 error, other=self.compute is not None and self.compute.other, words=words
             )
-            how = {
-                "lost": lost,
+            flags = {
+                "lost": context_lost,
                 "uncorrectable": error_class.UNCORRECTABLE in str(error),
                 "wrong": isinstance(error, WrongResult),
                 "of_programs": error_class.of_programs(error),
                 "collective": any(_TORCH in frame.filename for frame in traceback.extract_tb(error.__traceback__)),
             }
-            reason = _reason(error) + (_place(error, message) if kind == "bug" else "")
-            self._pipe.send("error", kind=kind, reason=reason, traceback=traceback.format_exc(), **how)
+            reason = _reason(error) + (_location(error, message) if kind == "bug" else "")
+            self._pipe.send("error", kind=kind, reason=reason, traceback=traceback.format_exc(), **flags)
 
     def _take(self, message: dict[str, Any]) -> None:
         """Load torch, open the devices, or run a probe."""
@@ -157,17 +157,17 @@ def serve(pipe: Pipe, devices: Open = Compute) -> None:
 def _stack() -> list[str]:
     """Return the stack of the main thread, innermost call first, each as "function (file:line)"."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)  # noqa: SLF001  there is no other way
-    frames = [(each.name, each.filename, each.lineno) for each in reversed(traceback.extract_stack(frame))]
+    frames = [(call.name, call.filename, call.lineno) for call in reversed(traceback.extract_stack(frame))]
     return [f"{name} ({'/'.join(Path(file).parts[-3:])}:{line})" for name, file, line in frames]
 
 
-def _open(message: dict[str, Any], gate: PipeGate, opened: Open) -> Compute:
+def _open(message: dict[str, Any], gate: PipeGate, opener: Open) -> Compute:
     """Bind the process to the CPUs near the devices, and open them."""
     devices = [Device(**fields) for fields in message["devices"]]
     cpus = sorted({cpu for device in devices for cpu in device.cpus})
     if cpus:
         os.sched_setaffinity(0, cpus)
-    compute = opened(devices, gate, message.get("visible", ()))
+    compute = opener(devices, gate, message.get("visible", ()))
     compute.torch.set_num_threads(max(1, int(message["threads"])))
     gate.compute, compute.shared = compute, Path(message["shared"])
     if compute.tunes and "PYTORCH_TUNABLEOP_FILENAME" not in os.environ:  # torch reads it, and adds to it
@@ -187,11 +187,12 @@ def _call(message: dict[str, Any], compute: Compute, gate: PipeGate, pipe: Pipe)
     if ranks:
         compute.join(**ranks)
     probe = _import(**message["probe"])
-    declared, settings = declaration_for(probe), collectives.excusing(compute.collectives) if ranks else []
-    compute.sustained = declared.sustained
+    declaration, settings = declaration_for(probe), collectives.excusing(compute.collectives) if ranks else []
+    compute.sustained = declaration.sustained
     try:
         for result in _results(compute.run(probe, message["conditions"]), message["metric"], compute.extra_conditions):
-            result.notes = [*(result.notes if declared.packaged else ()), *settings]  # a user's probe excuses nothing
+            # a user's probe excuses nothing
+            result.notes = [*(result.notes if declaration.packaged else ()), *settings]
             pipe.send("result", **dataclasses.asdict(result))
         pipe.send("done")
     finally:
@@ -206,17 +207,17 @@ def _results(returned: Any, metric: str, common: dict[str, Any]) -> Iterator[Pro
     A probe may return or yield a ProbeResult, several of them, or plain samples. `common` is added to the conditions of
     each.
     """
-    several = returned if isinstance(returned, (list, tuple, Iterator)) else [returned]
+    results = returned if isinstance(returned, (list, tuple, Iterator)) else [returned]
     samples = []
-    for each in several:
-        if isinstance(each, (int, float)):
-            samples.append(float(each))
-        elif isinstance(each, ProbeResult):
-            each.metric = each.metric or metric
-            each.conditions = {**each.conditions, **common}
-            yield each
+    for result in results:
+        if isinstance(result, (int, float)):
+            samples.append(float(result))
+        elif isinstance(result, ProbeResult):
+            result.metric = result.metric or metric
+            result.conditions = {**result.conditions, **common}
+            yield result
         else:
-            raise TypeError(f"a probe returns samples or the result of device.sample(), not {type(each).__name__}")
+            raise TypeError(f"a probe returns samples or the result of device.sample(), not {type(result).__name__}")
     if samples:
         yield ProbeResult(metric, "1", samples=samples, conditions=dict(common))
 
@@ -225,10 +226,11 @@ def _import(module: str, file: str, name: str, path: Sequence[str] = ()) -> Call
     """Return a probe by its module, or by the file that defines it (a test file of the user's).
 
     The imports of a user's file are looked up in the folders of this process first, then in those of `path`, in the
-    folder that holds its packages, and beside it, so that a random.py beside a test file does not replace a library.
+    folder that holds its packages, and beside it.
     """
     if not module.startswith("pytest_accel."):
-        sys.path += [each for each in (*path, _home(file), str(Path(file).parent)) if each not in sys.path]
+        # at the end, so that a random.py beside a test file does not replace a library
+        sys.path += [folder for folder in (*path, _home(file), str(Path(file).parent)) if folder not in sys.path]
     try:
         imported = importlib.import_module(module)
         if os.path.realpath(str(imported.__file__)) == os.path.realpath(file):
@@ -265,8 +267,8 @@ def _software(compute: Compute) -> dict[str, Any]:
         return versions
     if compute.other:
         package = compute.backend.kind.package.partition(".")[0]
-        told = getattr(sys.modules.get(package), "__version__", "unknown")
-        return {**versions, **({package: str(told)} if package else {})}
+        package_version = getattr(sys.modules.get(package), "__version__", "unknown")
+        return {**versions, **({package: str(package_version)} if package else {})}
     versions.update(cuda=torch.version.cuda, hip=torch.version.hip, cudnn=torch.backends.cudnn.version())
     versions.update({"cublas": cublas} if (cublas := blas.version()) else {})
     if torch.distributed.is_available() and torch.distributed.is_nccl_available():
@@ -285,15 +287,15 @@ def _readable(error: BaseException) -> BaseException:
 
 def _reason(error: BaseException) -> str:
     """Return the line of an error that tells most, with its type unless the error is one of our own."""
-    first = error_class.main_line(error)
+    text = error_class.main_line(error)
     if isinstance(error, (Unmeasurable, NotApplicable, WrongResult)):
-        return first
+        return text
     if isinstance(error, AttributeError) and type(error.obj).__module__.startswith("pytest_accel."):
-        first += did_you_mean(str(error.name), (name for name in dir(error.obj) if name[0] != "_"))
-    return f"{type(error).__name__}: {first}"
+        text += did_you_mean(str(error.name), (name for name in dir(error.obj) if name[0] != "_"))
+    return f"{type(error).__name__}: {text}"
 
 
-def _place(error: BaseException, message: Mapping[str, Any]) -> str:
+def _location(error: BaseException, message: Mapping[str, Any]) -> str:
     """Return the line of the probe's file where an error passed: " (test_relu.py:5)"; empty if it passed none."""
     file = message.get("probe", {}).get("file")
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]

@@ -19,7 +19,7 @@ from pytest_accel.probes.device.rank import HERE
 from pytest_accel.probes.request import GroupRank, Request
 from pytest_accel.run.fabric.store import FabricStore
 from pytest_accel.run.processes.worker_pool import UNTIL_READY, WorkerPool
-from pytest_accel.run.rendezvous import Rendezvous, interface_to
+from pytest_accel.run.rendezvous import interface_to
 
 RequestOf = Callable[[str], Request]
 """A function that returns the request of a kind of round, without its ranks."""
@@ -35,11 +35,10 @@ TOGETHER: tuple[RoundKind, ...] = ("domain", "all")
 class Agent:
     """The agent of this node, which measures its groups on all `devices` of the node."""
 
-    def __init__(
-        self, there: Rendezvous, store: FabricStore, pool: WorkerPool, devices: Sequence[Device], request_of: RequestOf
-    ) -> None:
-        self._there, self._store, self._pool, self._devices, self._request_of = there, store, pool, devices, request_of
-        self._interface = interface_to(there.host)
+    def __init__(self, store: FabricStore, pool: WorkerPool, devices: Sequence[Device], request_of: RequestOf) -> None:
+        self._store, self._pool, self._devices, self._request_of = store, pool, devices, request_of
+        self._rendezvous = store.rendezvous
+        self._interface = interface_to(self._rendezvous.host)
         self.connections: Counter[str] = Counter()
         """The connections that the ranks of this node had to other nodes in pairs, by kind."""
         self.best = 0.0
@@ -51,69 +50,69 @@ class Agent:
         return self._request_of("pairs").seconds + (UNTIL_READY + 1) * self._pool.patience + OPENING_SECONDS
 
     def follow(self) -> FabricPart | None:
-        """Do the tasks of rank 0 until it ends the run, and return what it found of this node.
+        """Do the tasks of rank 0 until it ends the run, and return its finding on this node.
 
         None if it sends nothing for as long as four rounds of others may take. Raises StoreLost.
         """
         number = 0
-        while task := self._store.take(Task, f"task/{self._there.rank}/{number}", 4 * self.longest, self._tell):
+        while task := self._store.take(Task, f"task/{self._rendezvous.rank}/{number}", 4 * self.longest, self._tell):
             if task.kind == "end":
                 with contextlib.suppress(Exception):  # rank 0 may have gone already
-                    self._store.put(f"left/{self._there.rank}/0", {})
+                    self._store.put(f"left/{self._rendezvous.rank}/0", {})
                 return task.part
-            self._store.put(f"report/{self._there.rank}/{task.number}", self.measure(task))
+            self._store.put(f"report/{self._rendezvous.rank}/{task.number}", self.measure(task))
             number += 1
         return None
 
-    def _tell(self, spent: float) -> None:
-        self._pool.progress.step(f"fabric: waiting for the other nodes, {spent:.0f} s")
+    def _tell(self, elapsed: float) -> None:
+        self._pool.progress.step(f"fabric: waiting for the other nodes, {elapsed:.0f} s")
 
     def measure(self, task: Task) -> Report:
         """Measure with the group of a task, and return what this node saw."""
         request = replace(self._request_of(task.kind), ranks=self._ranks(task), started=clock.now())
         outcomes: list[Outcome] = []
         self._pool.measure(request, self._devices, outcomes.append)
-        found = results.per_node(outcomes, replace(request, ended=clock.now()), lambda metric: None)[0]
+        measurement = results.per_node(outcomes, replace(request, ended=clock.now()), lambda metric: None)[0]
         if task.kind not in TOGETHER:
-            for each in (result for outcome in outcomes for result in outcome.results):
-                self.connections.update(each["details"].get("account", {}).get("connections", {}))
-        report = report_of(outcomes, found)
+            for result in (entry for outcome in outcomes for entry in outcome.results):
+                self.connections.update(result["details"].get("account", {}).get("connections", {}))
+        report = report_of(outcomes, measurement)
         if task.kind in SCORED:
             self.best = max(self.best, report.value or 0.0)
         return report
 
     def _ranks(self, task: Task) -> list[GroupRank]:
-        """Return where each device meets the others of the group; of a pair only its equal one."""
-        each = len(self._devices)
+        """Return the rank of each device in its process group; in a pair it meets its equal one alone."""
+        count = len(self._devices)
         key = self._store.seal.key(f"group/{task.number}/{task.group}")
-        name = f"tcp://{self._there.host}:{self._there.port}/{key}"
+        name = f"tcp://{self._rendezvous.host}:{self._rendezvous.port}/{key}"
         account = str(self._pool.meeting / "fabric.rank")
-        where = {"interface": self._interface or HERE}
+        options = {"interface": self._interface or HERE}
         return [
-            GroupRank(f"{name}/{rail}", task.place, task.nodes, f"{account}{rail}", **where)
+            GroupRank(f"{name}/{rail}", task.place, task.nodes, f"{account}{rail}", **options)
             if task.kind not in TOGETHER
-            else GroupRank(name, task.place * each + rail, task.nodes * each, f"{account}{rail}", **where)
-            for rail in range(each)
+            else GroupRank(name, task.place * count + rail, task.nodes * count, f"{account}{rail}", **options)
+            for rail in range(count)
         ]
 
 
 def supported(part: FabricPart, best: float) -> FabricPart:
-    """Return what rank 0 found of a node, unmeasured if it does not follow from the `best` that the node measured."""
+    """Return the finding of rank 0 on a node; unmeasured if it does not follow from the node's own `best` value."""
     if (best or part.found != "good") and (part.score or 0.0) <= best:
         return part
-    stated, own = show(part.score, "GB/s"), show(best or None, "GB/s")
-    return FabricPart("unmeasured", text=f"rank 0 states {part.found} with {stated}, and this node measured {own}")
+    claimed, actual = show(part.score, "GB/s"), show(best or None, "GB/s")
+    return FabricPart("unmeasured", text=f"rank 0 states {part.found} with {claimed}, and this node measured {actual}")
 
 
-def report_of(outcomes: Sequence[Outcome], found: Measurement) -> Report:
+def report_of(outcomes: Sequence[Outcome], measurement: Measurement) -> Report:
     """Return the report of a node, from what its workers sent and the measurement that was made of it.
 
     A worker that waited in a collective, or whose library raised an error there, may do so because of another node.
     """
-    trouble = found.trouble
+    trouble = measurement.trouble
     if trouble is None:
-        ranks = [each for each in found.details["ranks"] if isinstance(each, float)]
-        return Report("measured", cast(float, found.value), ranks)
+        ranks = [rate for rate in measurement.details["ranks"] if isinstance(rate, float)]
+        return Report("measured", cast(float, measurement.value), ranks)
     sent = [outcome.trouble for outcome in outcomes if outcome.trouble and not outcome.trouble.stopped]
     if trouble.wrong:
         return Report("wrong", text=trouble.reason)

@@ -46,16 +46,16 @@ ALL = "fabric.all_reduce"
 class FabricRun:
     """The part of this node in a fabric run. That of rank 0 also leads it, and writes fabric.json."""
 
-    def __init__(self, asked: Asked, found: Found, pool: WorkerPool, ledger: Ledger) -> None:
-        self._asked, self._found, self._pool, self._ledger = asked, found, pool, ledger
+    def __init__(self, inputs: Asked, target: Found, pool: WorkerPool, ledger: Ledger) -> None:
+        self._inputs, self._target, self._pool, self._ledger = inputs, target, pool, ledger
         self.fabric: Fabric | None = None
         """The whole run, which rank 0 alone knows."""
         self._store: FabricStore | None = None
 
     def meet(self) -> None:
         """Run the store, or connect to it, before anything is measured. Raises Refused if that is not possible."""
-        if self._asked.rendezvous:
-            self._store = FabricStore(self._asked.rendezvous, self._shared, ARRIVING_SECONDS)
+        if self._inputs.rendezvous:
+            self._store = FabricStore(self._inputs.rendezvous, self._shared, ARRIVING_SECONDS)
             self._ledger.record.notes += filter(None, [self._store.note])
 
     def stop(self) -> None:
@@ -66,36 +66,36 @@ class FabricRun:
     @property
     def _shared(self) -> Path | None:
         """The output folder of all nodes, None if that of this one is its own."""
-        options = self._asked.options
+        options = self._inputs.options
         return options.output if options.shared else None
 
     def measure(self, request: Request) -> Measurement:
-        """Take part in the run, and return what it found of this node, as a measurement of the metric of `request`."""
-        began = clock.now()
+        """Take part in the run, and return its finding on this node as a measurement of the metric of `request`."""
+        start = clock.now()
         try:
-            part = self._simulated(self._asked.cluster) if self._asked.cluster else self._part()
-        except StoreLost as lost:
-            part = FabricPart("unmeasured", text=f"rank 0 cannot be reached any more: {lost}")
-        return measurement_of(part, request, began, clock.now())
+            part = self._simulated(self._inputs.cluster) if self._inputs.cluster else self._part()
+        except StoreLost as error:
+            part = FabricPart("unmeasured", text=f"rank 0 cannot be reached any more: {error}")
+        return measurement_of(part, request, start, clock.now())
 
     def _part(self) -> FabricPart:
-        there, store, pool = self._asked.rendezvous, self._store, self._pool
-        assert there
+        rendezvous, store, pool = self._inputs.rendezvous, self._store, self._pool
+        assert rendezvous
         assert store
-        agent = Agent(there, store, pool, self._found.devices, self._request)
-        own = FabricNode(
-            self._asked.options.launch.node if self._asked.options.launch else there.name_of(there.rank),
-            len(self._found.devices),
-            self._asked.leaf,
+        agent = Agent(store, pool, self._target.devices, self._request)
+        node = FabricNode(
+            self._inputs.options.launch.node if self._inputs.options.launch else rendezvous.name_of(rendezvous.rank),
+            len(self._target.devices),
+            self._inputs.leaf,
             self._domain(),
             self._failed(),
         )
-        if there.rank:
-            store.put(f"node/{there.rank}/0", own)  # this node is ready, or says why it takes no part
-            part = agent.follow() or FabricPart("unmeasured", text=f"{there.name_of(0)}, rank 0, sent nothing any more")
-            return self._by(agent, part)
-        lead = Lead(there, store, agent, pool.progress.step)
-        fabric = lead.run(self._without_nodes(there), own)
+        if rendezvous.rank:
+            store.put(f"node/{rendezvous.rank}/0", node)  # this node is ready, or says why it takes no part
+            silent = FabricPart("unmeasured", text=f"{rendezvous.name_of(0)}, rank 0, sent nothing any more")
+            return self._by(agent, agent.follow() or silent)
+        lead = Lead(store, agent, pool.progress.step)
+        fabric = lead.run(self._without_nodes(rendezvous), node)
         lead.dismiss(fabric)  # before the file is written, which may fail
         self._keep(fabric)
         return self._by(agent, node_parts(fabric)[0])
@@ -106,8 +106,8 @@ class FabricRun:
         return node_parts(fabric)[0]
 
     def _by(self, agent: Agent, part: FabricPart) -> FabricPart:
-        """Return what was found of this node if its own agent supports it, and what is wrong with its transport."""
-        platform, devices = self._found.terms.platform, len(self._found.devices)
+        """Return the finding on this node, if its own agent supports it, with the fault of its transport."""
+        platform, devices = self._target.terms.platform, len(self._target.devices)
         return replace(supported(part, agent.best), transport=wrong_transport(agent.connections, platform, devices))
 
     def _keep(self, fabric: Fabric) -> None:
@@ -120,50 +120,50 @@ class FabricRun:
         except OSError as error:
             self._ledger.record.notes.append(f"{FILE} could not be written: {refused(error)}")
 
-    def _without_nodes(self, there: Rendezvous | None) -> Fabric:
+    def _without_nodes(self, rendezvous: Rendezvous | None) -> Fabric:
         """Return the run as it was asked for: its seed, terms and floors that may reject, without nodes."""
-        terms, request = self._found.terms, self._request("pairs")
+        terms, request = self._target.terms, self._request("pairs")
         software = self._ledger.record.software
-        stating = (terms.limits.get(name) for name in (request.metric, ALL))
-        floors = {limit.metric: floor_in_force(limit, software).bound.floor for limit in stating if limit}
-        stated: dict[str, Any] = {
+        limits = (terms.limits.get(name) for name in (request.metric, ALL))
+        floors = {limit.metric: floor_in_force(limit, software).bound.floor for limit in limits if limit}
+        run_terms: dict[str, Any] = {
             "sku": terms.sku.name if terms.sku else "",
             "platform": terms.platform.name,
             **request.conditions,
         }
         return Fabric(
             (),
-            seed=int(clock.now()) if there else 0,
-            terms=stated,
+            seed=int(clock.now()) if rendezvous else 0,
+            terms=run_terms,
             floor=floors.get(request.metric),
             together_floor=floors.get(ALL),
         )
 
     def _request(self, kind: str) -> Request:
         """Return the request of a kind of round: an all-reduce of all ranks, or of pairs of them."""
-        sku, level = self._found.terms.sku, self._found.terms.level
+        sku, level = self._target.terms.sku, self._target.terms.level
         function = collective if kind in TOGETHER else fabric_pairs
         request = request_of(function, {}, None, sku)
         return replace(request, seconds=budget(request.declaration, request.metric, level, sku), precision=0.01)
 
     def _failed(self) -> str:
-        """Return why this node takes no part: the worst of its own checks that fail; empty if none does."""
-        failed = worst_first([each for each in self._ledger.verdicts if each.rejects])
-        if not failed:
+        """Return the reason why this node takes no part: the worst of its failing checks; empty if none fails."""
+        failures = worst_first([verdict for verdict in self._ledger.verdicts if verdict.rejects])
+        if not failures:
             return ""
-        worst = failed[0]
-        return printable(f"{self._found.names[worst.culprit]} {worst.metric}: {sentence_of(worst)}", SHOWN)
+        worst = failures[0]
+        return printable(f"{self._target.names[worst.culprit]} {worst.metric}: {sentence_of(worst)}", SHOWN)
 
     def _domain(self) -> str:
         """Return the NVLink domain of the devices, empty without one or if they are in several."""
-        facts = [each.facts for each in self._found.devices]
-        found = {f"{each.get('fabric_cluster', '')}.{each.get('fabric_clique', '')}" for each in facts}
-        one = found.pop() if len(found) == 1 else "."
-        return "" if one.startswith((".", NO_CLUSTER)) else one
+        facts = [device.facts for device in self._target.devices]
+        domains = {f"{entry.get('fabric_cluster', '')}.{entry.get('fabric_clique', '')}" for entry in facts}
+        domain = domains.pop() if len(domains) == 1 else "."
+        return "" if domain.startswith((".", NO_CLUSTER)) else domain
 
 
-def measurement_of(part: FabricPart, request: Request, began: float, ended: float) -> Measurement:
-    """Return what a fabric run found of a node as a measurement: its score, and the trouble if it has none to judge."""
+def measurement_of(part: FabricPart, request: Request, start: float, end: float) -> Measurement:
+    """Return the finding of a fabric run on a node as a measurement: its score, and its trouble, if any."""
     troubles = {
         "wrong": Trouble("device", part.text, wrong=True),
         "not reached": Trouble("device", part.text),
@@ -177,7 +177,7 @@ def measurement_of(part: FabricPart, request: Request, began: float, ended: floa
         value=part.score,
         conditions=request.conditions,
         trouble=troubles.get(part.found) or (Trouble("device", part.transport) if part.transport else None),
-        started=began,
-        ended=ended,
+        started=start,
+        ended=end,
         details={"fabric": part},
     )

@@ -78,18 +78,18 @@ def secret_of(folder: Path | None, *, make: bool = False) -> bytes:
     if len(text := os.environ.get(VARIABLE, "")) >= SHORTEST:
         return text.encode(errors="surrogateescape")
     if folder is None or text:
-        why = f"share the folder of --accel-output, or set {VARIABLE} to {SHORTEST} or more characters, the same on all"
-        raise Refused(f"--accel-fabric: the nodes need a secret in common: {why} (openssl rand -hex 32)")
+        fix = f"share the folder of --accel-output, or set {VARIABLE} to {SHORTEST} or more characters, the same on all"
+        raise Refused(f"--accel-fabric: the nodes need a secret in common: {fix} (openssl rand -hex 32)")
     path, fault = folder / FILE, "it is no file with a secret, of mode 0600 and of this user"
     try:
         if make and not path.is_file():
             record.replace_file(path, secrets.token_hex(32), mode=0o600)
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            found = os.fstat(file.fileno())
-            if (found.st_mode, found.st_uid) == (stat.S_IFREG | 0o600, os.geteuid()) and found.st_size >= SHORTEST:
+            status = os.fstat(file.fileno())
+            if (status.st_mode, status.st_uid) == (stat.S_IFREG | 0o600, os.geteuid()) and status.st_size >= SHORTEST:
                 return file.read(LONGEST)
     except FileNotFoundError:
-        return secrets.token_bytes()
+        return secrets.token_bytes()  # one that nobody has, so that nothing is found until the file is there
     except OSError as error:
         fault = error.strerror or fault
     raise Refused(f"--accel-fabric: {path}: {fault}; remove it, or set {VARIABLE}")

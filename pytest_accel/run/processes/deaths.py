@@ -1,4 +1,4 @@
-"""What the end of a child process says: whether it, the kernel or somebody else ended it."""
+"""The cause of a child process's end: the process itself, the kernel, or somebody else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from pytest_accel.core.messages import CallTrouble
 
 VMSTAT = Path("/proc/vmstat")
-"""Here the kernel counts the processes that it killed because memory ran out, those in containers included."""
+"""The file in which the kernel counts the processes that it killed for want of memory, those in containers included."""
 
 CGROUP = Path("/sys/fs/cgroup/memory.events")
 """The same count for the cgroup at the root of this container; it is the only one that some sandboxes have."""
@@ -38,16 +38,17 @@ def cause(code: int, kills_before: tuple[int, int]) -> CallTrouble:
     reason = sentence(code)
     if code >= 0 or -code in OWN_SIGNALS:
         return CallTrouble("device", reason, "crashed", exited=code >= 0)
+    # a container may see only one of the two counts
     killed = max(now - before for before, now in zip(kills_before, out_of_memory_kills(), strict=True))
     if -code != signal.SIGKILL or killed <= 0:
-        why = BUS if -code == signal.SIGBUS else "which comes from outside and not from the device"
-        return CallTrouble("external", f"{sentence(code, 'its process')}, {why}")
+        origin = BUS if -code == signal.SIGBUS else "which comes from outside and not from the device"
+        return CallTrouble("external", f"{sentence(code, 'its process')}, {origin}")
     processes = "1 process" if killed == 1 else f"{killed} processes"
     return CallTrouble("need", f"{reason}; the kernel killed {processes} meanwhile because memory ran out")
 
 
 def out_of_memory_kills() -> tuple[int, int]:
-    """Return how many processes the kernel has killed because memory ran out: on this machine, and in this cgroup.
+    """Return the number of processes that the kernel has killed for want of memory, on this machine and in this cgroup.
 
     Each is 0 where the kernel does not count it, or where its file is not visible, as in some containers.
     """
@@ -63,11 +64,11 @@ def _killed_by(counters: Path) -> int:
     return int(line[1]) if line else 0
 
 
-def sentence(code: int, who: str = "it") -> str:
+def sentence(code: int, subject: str = "it") -> str:
     """Return a return code of Popen as a sentence."""
     if code >= 0:
-        return f"{who} ended with exit code {code}"
+        return f"{subject} ended with exit code {code}"
     try:
-        return f"{who} was killed by {signal.Signals(-code).name}"
+        return f"{subject} was killed by {signal.Signals(-code).name}"
     except ValueError:
-        return f"{who} was killed by signal {-code}"
+        return f"{subject} was killed by signal {-code}"

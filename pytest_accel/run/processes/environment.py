@@ -23,7 +23,7 @@ LAUNCHER: Sequence[str] = _SETTINGS["launcher"]
 inherit them: their group is that of the node."""
 
 
-def found(environment: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+def user_settings(environment: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the user's settings that are cleared, and those that are kept and may matter; each by name."""
     kept = {name: text for name, text in environment.items() if _matches(name, KEPT)}
     cleared = {name: text for name, text in environment.items() if name not in kept and _matches(name, CLEARED)}
@@ -32,25 +32,26 @@ def found(environment: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str
 
 def notes(environment: Mapping[str, str]) -> list[str]:
     """Return a sentence for the record on the settings that are cleared, and one on those that are kept."""
-    cleared, kept = (", ".join(f"{name}={text}" for name, text in each.items()) for each in found(environment))
-    texts = {"settings of the user that the workers do not inherit": cleared, "settings of the user in force": kept}
-    return [f"{title}: {listed}" for title, listed in texts.items() if listed]
+    titles = "settings of the user that the workers do not inherit", "settings of the user in force"
+    lists = [", ".join(f"{name}={text}" for name, text in group.items()) for group in user_settings(environment)]
+    return [f"{title}: {text}" for title, text in zip(titles, lists, strict=True) if text]
 
 
 def of_child(extra: Mapping[str, str | None]) -> dict[str, str]:
     """Return the environment of a child: that of this process without what would change measurements, and `extra`.
 
     A variable that is None in `extra` is not inherited. PYTHONPATH begins with the folder that holds this package if
-    that is not installed, and lacks empty entries, since they mean the current folder.
+    that is not installed.
     """
     home = str(Path(__file__).parents[3])
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    # without empty entries, which mean the current folder
     path = os.pathsep.join(filter(None, ["" if home.endswith("-packages") else home, *entries]))
     of_launcher = (name for name in os.environ if _matches(name, LAUNCHER))
-    left_out = {*found(os.environ)[0], *of_launcher, *extra}
-    kept = {name: value for name, value in os.environ.items() if name not in left_out}
-    given = {name: value for name, value in extra.items() if value is not None}
-    return {**kept, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **given}
+    left_out = {*user_settings(os.environ)[0], *of_launcher, *extra}
+    inherited = {name: value for name, value in os.environ.items() if name not in left_out}
+    defined = {name: value for name, value in extra.items() if value is not None}
+    return {**inherited, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **defined}
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

@@ -1,7 +1,4 @@
-"""The temporary folder that all processes of a run can reach, in memory if possible.
-
-It is locked while its run lives. A run that was killed leaves its folder behind, which the next run removes.
-"""
+"""The temporary folder that all processes of a run can reach, in memory if possible."""
 
 from __future__ import annotations
 
@@ -25,9 +22,9 @@ class MeetingFolder:
 
     def __init__(self, memory: Path = Path("/dev/shm")) -> None:  # noqa: S108  only a private folder is made in it
         """Make the folder, and remove those that runs of this user left behind when they were killed."""
-        place = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
-        _remove_left(place)
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
+        parent = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+        _remove_left(parent)  # a run that was killed leaves its folder behind
+        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         self._lock = _lock(self.path, os.O_CREAT)
 
     def remove(self) -> None:
@@ -52,12 +49,13 @@ def _lock(folder: Path, create: int = 0) -> int | None:
     return handle
 
 
-def _remove_left(place: Path) -> None:
+def _remove_left(parent: Path) -> None:
     """Remove the folders that killed runs of this user left behind."""
-    for folder in place.glob(f"{PREFIX}*"):
+    for folder in parent.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
-            found = folder.lstat()
-            ours = not folder.is_symlink() and folder.is_dir() and found.st_uid == os.getuid()
-            if ours and time.time() - found.st_mtime > NEW_SECONDS and (handle := _lock(folder)) is not None:
+            status = folder.lstat()
+            owned = not folder.is_symlink() and folder.is_dir() and status.st_uid == os.getuid()
+            # the lock of a run that lives cannot be had
+            if owned and time.time() - status.st_mtime > NEW_SECONDS and (handle := _lock(folder)) is not None:
                 shutil.rmtree(folder, ignore_errors=True)
                 os.close(handle)

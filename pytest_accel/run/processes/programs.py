@@ -18,7 +18,7 @@ Environment = Mapping[str, str | None]
 
 
 def readings_per_second(devices: Sequence[Device]) -> float:
-    """Return how many times per second each of these devices is read while it works.
+    """Return the readings per second of each of these devices while it works.
 
     It is the lowest rate that one of their vendors declares.
     """

@@ -1,7 +1,4 @@
-"""The client of the sensor process, which reads the devices and the host while the workers measure.
-
-A sensor that dies is started once more.
-"""
+"""The client of the sensor process, which reads the devices and the host while the workers measure."""
 
 from __future__ import annotations
 
@@ -93,14 +90,15 @@ class SensorClient:
         self._vendor = vendor
         self._sensors.append(self.processes.sensor(self.log))
         answer = self._ask("devices", "discover", want=vendor, listens=self._listens)
-        for device in answer.get("devices", []):
-            device["model"] = printable(str(device["model"]), SHOWN)
-        self.addresses.update({each["uuid"]: each.get("pci_address") for each in answer.get("devices", [])})
-        self.facts.begin(Device(**each) for each in answer.get("devices", []))
+        devices = answer.get("devices", [])
+        for device in devices:
+            device["model"] = printable(str(device["model"]), SHOWN)  # what a device states may hold control characters
+            self.addresses[device["uuid"]] = device.get("pci_address")
+        self.facts.begin(Device(**device) for device in devices)
         return answer
 
     def not_idle(self) -> dict[str, str] | None:
-        """Return why devices are in use before the run, by UUID; None if the sensor fails."""
+        """Return the reasons why devices are in use before the run, by UUID; None if the sensor fails."""
         self._wake_sensor()
         reasons = self._ask("idle", "idle").get("reasons")
         if reasons is None:
@@ -117,24 +115,24 @@ class SensorClient:
         facts = self._ask("health", "health", links=links).get("facts")
         return None if facts is None else dict(facts)
 
-    def follow(self, counted: Mapping[str, CountedEntry], host: HostCountedEntry | None) -> None:
+    def follow(self, entries: Mapping[str, CountedEntry], host: HostCountedEntry | None) -> None:
         """Count from the last readings of the run before in a series, and hear what the kernel has logged since."""
-        self.counters.follow(counted)
+        self.counters.follow(entries)
         self._host_before = host
-        self._hear_past(max((each["at"] for each in counted.values()), default=clock.now()))
+        self._hear_past(max((entry["at"] for entry in entries.values()), default=clock.now()))
 
-    def look_back(self, during: str, since: float) -> None:
-        """Hear what the kernel has logged from a time until now, and count errors in this window, named `during`."""
-        self.reports.hearing(SOURCE, self._hear_past(since))
-        self._past = [ReadingWindow(during, since, clock.now())]
+    def look_back(self, activity: str, start: float) -> None:
+        """Hear what the kernel has logged from a time until now, and count errors in it as those of an `activity`."""
+        self.reports.hearing(SOURCE, self._hear_past(start))
+        self._past = [ReadingWindow(activity, start, clock.now())]
 
-    def _hear_past(self, since: float) -> str | None:
+    def _hear_past(self, start: float) -> str | None:
         """Enter what the kernel has logged since a time (seconds since the epoch); return why it cannot be read."""
         self._wake_sensor()
         answer = self._ask("kernel_past", "kernel_past")
-        for each in answer.get("reports", []):
-            if each["at"] >= since:
-                self.reports.hear({**each, "source": SOURCE}, self.addresses)
+        for report in answer.get("reports", []):
+            if report["at"] >= start:
+                self.reports.hear({**report, "source": SOURCE}, self.addresses)
         deaf: str | None = answer["trouble"].reason if "trouble" in answer else answer["deaf"]
         return deaf
 
@@ -142,8 +140,8 @@ class SensorClient:
         """Return the facts of the host by name: {"value": ...}, or the reason under "unreadable" or "absent"."""
         self._wake_sensor()
         answer = self._ask("host", "host", names=list(names))
-        why = answer["trouble"].reason if "trouble" in answer else "the sensor left it out"
-        silent, facts = {"unreadable": f"the host could not be read: {why}"}, answer.get("facts", {})
+        reason = answer["trouble"].reason if "trouble" in answer else "the sensor left it out"
+        silent, facts = {"unreadable": f"the host could not be read: {reason}"}, answer.get("facts", {})
         return {name: facts.get(name, silent) for name in names}
 
     def host_counted(self, metric: str) -> Measurement:
@@ -171,22 +169,21 @@ class SensorClient:
             return self.reports.measured(metric, device.uuid, windows)
         return self.counters.measured(metric, device)
 
-    def count(self, during: str, ours: Collection[int] = (), *, links: bool = True) -> None:
+    def count(self, activity: str, run_pids: Collection[int] = (), *, links: bool = True) -> None:
         """Read the error counters and facts of every device, between probes and never while something is timed.
 
-        `during` names the metric that was measured since the last reading, if any. The counters of the links are read
-        only with `links`. `ours` are the ids of this run's processes
-        that may use the devices; any other process there is foreign. The counters of the host are read at the first
-        call, and again when one of them is asked for.
+        `activity` is the metric that was measured since the last reading, if any. The counters of the links are read
+        only with `links`. `run_pids` are the ids of this run's processes that may use the devices; any other process
+        there is foreign. The counters of the host are read at the first call, and again when one of them is asked for.
         """
         if self._host_before is None:
             self._host_before = self._host_counters()
-        self._host_after = None
+        self._host_after = None  # read again when a metric of the host is asked for
         answers = self.health(links=links)
-        self.counters.read(clock.now(), during, answers, self.addresses, links=links)
-        self.facts.read(clock.now(), during, answers or {})
-        pids = self.pids.union(ours)
-        self.foreign = {uuid: why for uuid, facts in (answers or {}).items() if (why := others_at_work(facts, pids))}
+        self.counters.read(clock.now(), activity, answers, self.addresses, links=links)
+        self.facts.read(clock.now(), activity, answers or {})
+        pids = self.pids.union(run_pids)
+        self.foreign = {uuid: text for uuid, facts in (answers or {}).items() if (text := others_at_work(facts, pids))}
 
     def _ask(self, answer: str, event: str, patience: float | None = None, **fields: Any) -> Message:
         """Send `event` to the sensor and return the message `answer`, or "died" or "error" with its `trouble`.
@@ -197,30 +194,32 @@ class SensorClient:
             return {"event": "died", "trouble": CallTrouble("device", "the sensor process has ended")}
         (sensor,) = self.alive
         sensor.send(event, **fields)
-        granted = self.patience if patience is None else patience
-        patience = self.deadline.patience(granted)
-        until = time.monotonic() + patience
+        allowance = self.patience if patience is None else patience
+        patience = self.deadline.patience(allowance)
+        end = time.monotonic() + patience
         with self.timeline.on("starting" if event == "discover" else "waiting"):
-            while (left := until - time.monotonic()) > 0:
-                began = time.monotonic()
-                arrived = [message for _, message in listen([sensor], min(left, 0.5))]
-                until += stood_still(began, min(left, 0.5))
-                for message in arrived:  # also those that came after the answer
+            while (remaining := end - time.monotonic()) > 0:
+                start = time.monotonic()
+                messages = [message for _, message in listen([sensor], min(remaining, 0.5))]
+                # for a silence while pytest itself stood still the sensor is not to blame
+                end += stood_still(start, min(remaining, 0.5))
+                for message in messages:  # also those that came after the answer
                     self.hear(sensor, message)
-                answers = [message for message in arrived if message["event"] in (answer, "died", "error")]
+                answers = [message for message in messages if message["event"] in (answer, "died", "error")]
                 if answers:
                     return answers[0]
-        cut = patience < granted
-        why = self.deadline.stopped if cut else f"the management library did not answer for {patience:g} s"
-        why = sensor.kill(why)
-        self._miss(why)
-        self.note(f"the sensor was stopped: {why}")
-        return {"event": "died", "trouble": CallTrouble("need" if cut else "device", why)}
+        cut = patience < allowance
+        reason = self.deadline.stopped if cut else f"the management library did not answer for {patience:g} s"
+        reason = sensor.kill(reason)
+        self._miss(reason)
+        self.note(f"the sensor was stopped: {reason}")
+        return {"event": "died", "trouble": CallTrouble("need" if cut else "device", reason)}
 
     def _wake_sensor(self) -> None:
         """Start the sensor a second time if the first one has died or hung. What happened in between is lost."""
         for child, message in listen(self.alive, 0.0):
             self.hear(child, message)
+        # once more, not again and again
         if len(self._sensors) == 1 and not self.alive and not self.deadline.over:
             self.discover(self._vendor)
 
@@ -237,14 +236,14 @@ class SensorClient:
         self._sampled = answer.get("sampling", self._sampled)
 
     def sampling(self, cpus: int) -> SamplingCost | None:
-        """Return what the readings cost, of the time of so many processors; None if there were none."""
-        found = self._sampled
-        if not found.get("readings") or not found["watched_s"]:
+        """Return the cost of the readings, of the time of so many processors; None if there were none."""
+        cost = self._sampled
+        if not cost.get("readings") or not cost["watched_s"]:
             return None
         return {
-            "readings": int(found["readings"]),
-            "seconds_per_reading": round(found["reading_s"] / found["readings"], 6),
-            "cpu_share": round(found["cpu_s"] / (found["watched_s"] * max(1, cpus)), 6),
+            "readings": int(cost["readings"]),
+            "seconds_per_reading": round(cost["reading_s"] / cost["readings"], 6),
+            "cpu_share": round(cost["cpu_s"] / (cost["watched_s"] * max(1, cpus)), 6),
         }
 
     def hear(self, child: Child, message: Message) -> None:
@@ -273,10 +272,10 @@ class SensorClient:
             if child.left_behind:
                 self.note(f"{child.name}: {child.ended}")
 
-    def _miss(self, why: str) -> None:
+    def _miss(self, reason: str) -> None:
         """Note that Xids may have been missed since the sensor ended: a new sensor hears of none before its start."""
         if self.counters.readings:
-            self.reports.missed = f"the sensor ended: {why}"
+            self.reports.missed = f"the sensor ended: {reason}"
 
     def note(self, note: str) -> None:
         """Add a note for the record, unless it is there already."""

@@ -143,6 +143,7 @@ class Child:
             reason = self.kill(f"it sent a line of more than {LINE_BYTES:,} bytes")
             return [*messages, {"event": "died", "trouble": CallTrouble("need", reason)}]
         if at_end:
+            # a process that cannot be killed has no return code that could tell the cause
             trouble = CallTrouble("device", self.kill(), "crashed")
             if not self.left_behind:
                 trouble = deaths.cause(self._process.returncode or 0, self._kills_before)
@@ -156,15 +157,13 @@ class Child:
             text = Path(f"/proc/{self.pid}/stat").read_text()
         except OSError:
             return False
+        # the name of the program stands before, in parentheses, and may hold any character (proc(5))
         return text.rpartition(")")[2].split()[0] in ("T", "t")
 
     def _message(self, line: bytes) -> Message | None:
         """Return a line as a message. Any other line, such as what a library of the child prints, goes to the log.
 
         An "error" has its `trouble`. That the process has died is for pytest to say.
-
-        What drivers and devices state of themselves enters here. A text that is not printable arrives with a backslash,
-        since JSON is sent in ASCII.
         """
         try:
             message = json.loads(line)
@@ -172,6 +171,8 @@ class Child:
             message = None
         event = message.get("event") if isinstance(message, dict) else None
         if event and event != "died" and message.keys() >= NEEDED.get(str(event), set()):
+            # what drivers and devices state of themselves enters here; JSON in ASCII has a backslash for what is not
+            # printable
             if b"\\" in line or len(line) > TEXT_CHARACTERS:
                 message = printable_data(message, TEXT_CHARACTERS)
             program = "the sensor" if self.name == "sensor" else f"the worker of {self.name}"
@@ -180,24 +181,24 @@ class Child:
             log.write(line + b"\n")
         return None
 
-    def kill(self, why: str = "", seconds: float = KILL_SECONDS) -> str:
-        """End the process and all that it started, and return how it ended, or `why` if that is given.
+    def kill(self, reason: str = "", seconds: float = KILL_SECONDS) -> str:
+        """End the process and all that it started, and return how it ended, or the `reason` if one is given.
 
-        Without `why` the process gets a second to end by itself. A process that has not ended `seconds` after it was
+        Without one the process gets a second to end by itself. A process that has not ended `seconds` after it was
         killed is left behind, and the returned sentence says so.
         """
         if self.ended is None:
-            until = time.monotonic() + (0.0 if why else 1.0)
-            while not self._has_ended() and time.monotonic() < until:
+            end = time.monotonic() + (0.0 if reason else 1.0)
+            while not self._has_ended() and time.monotonic() < end:
                 time.sleep(0.01)
-            self.end_now()
+            self.end_now()  # also where it has ended: what it started may go on
             try:
                 self.ended = deaths.sentence(self._process.wait(seconds))
             except subprocess.TimeoutExpired:
                 self.left_behind = True
                 self.ended = f"process {self.pid} cannot be killed and was left behind"
             self._close()
-        return f"{why}; {self.ended}" if why and self.left_behind else why or self.ended
+        return f"{reason}; {self.ended}" if reason and self.left_behind else reason or self.ended
 
     def end_now(self) -> None:
         """Send SIGKILL to the process and all that it started, without waiting for its end."""
@@ -208,6 +209,7 @@ class Child:
     def _has_ended(self) -> bool:
         """Return True once the process has ended, even if another one still holds its pipe. It is not reaped."""
         try:
+            # not reaped (WNOWAIT), so that no other process gets its number while its group is killed
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         except ChildProcessError:
             return True
@@ -248,18 +250,18 @@ def listen(children: Iterable[Child], timeout: float) -> Iterator[tuple[Child, M
             yield child, message
 
 
-def stood_still(began: float, wait: float) -> float:
-    """Return by how many seconds pytest is late that was to wait for `wait` seconds from `began`; 0 if hardly.
+def stood_still(start: float, wait: float) -> float:
+    """Return by how many seconds pytest is late that was to wait for `wait` seconds from `start`; 0 if hardly.
 
-    Nobody can be blamed for a silence in this time. `began` is in seconds of time.monotonic().
+    Nobody can be blamed for a silence in this time. `start` is in seconds of time.monotonic().
     """
-    late = time.monotonic() - began - wait
-    return late if late > STOOD_STILL else 0.0
+    delay = time.monotonic() - start - wait
+    return delay if delay > STOOD_STILL else 0.0
 
 
 @dataclass
 class WorkerCall:
-    """One request to one child, and everything that the child has sent in reply."""
+    """A request to one child, and everything that the child has sent in reply."""
 
     child: Child
     request: Message
@@ -268,19 +270,19 @@ class WorkerCall:
     blocks: list[Message] = field(default_factory=list)
     """Durations of the blocks that it has measured."""
     results: list[Message] = field(default_factory=list)
-    """Its results."""
+    """Results that it has sent."""
     trouble: CallTrouble | None = None
-    """Why the request failed; None if it has not."""
+    """The reason why the request failed; None if it has not."""
     step: Message | None = None
     """The last step that the child announced before it tried it, and the devices that it concerns."""
     pace: list[tuple[float, str]] = field(default_factory=list)
     """(time, event) of its progress; see `phases.around`."""
     heard: float = field(default_factory=time.monotonic)
     """Time of its last message, in seconds of time.monotonic()."""
-    asked: float | None = None
+    asked_at: float | None = None
     """Time at which it was asked for its stack, after a long silence; None if it was not."""
     frames: list[str] | None = None
-    """Its answer: the frames of its stack, innermost first."""
+    """The frames of its stack that it answered with, innermost first."""
     silent_between: tuple[float, float] | None = None
     """Times of the last message before it hung and of its end, in seconds of time.monotonic(); None if it did not."""
     starting: float = 1.0
@@ -301,7 +303,7 @@ class WorkerCall:
         if event == "at":
             self.frames = message["frames"]
             return
-        self.heard, self.asked = time.monotonic(), None
+        self.heard, self.asked_at = time.monotonic(), None
         if event in PROGRESS_EVENTS:
             self.pace.append((self.heard, "warm" if message.get("warm") else event))
         if event in ("ready", "settled"):
@@ -322,14 +324,14 @@ class WorkerCall:
 
     def fail(self, trouble: CallTrouble) -> None:
         """End the request with a trouble. One while torch was choosing a kernel is no fault of the device."""
-        self.heard, self.asked = time.monotonic(), None
+        self.heard, self.asked_at = time.monotonic(), None
         if self.tuning and trouble.kind == "device":
-            why = f"torch chose no kernel for its products (TunableOp): {trouble.reason}; choose them before the run"
-            trouble = trouble.acquitted("need", f"{why} (PYTORCH_TUNABLEOP_FILENAME, PYTORCH_TUNABLEOP_TUNING=0)")
+            reason = f"torch chose no kernel for its products (TunableOp): {trouble.reason}; choose them before the run"
+            trouble = trouble.acquitted("need", f"{reason} (PYTORCH_TUNABLEOP_FILENAME, PYTORCH_TUNABLEOP_TUNING=0)")
         self.trouble, self.state = trouble, "over"
 
     def patience(self, seconds: float) -> float:
-        """Return how long it may be silent now, in seconds, if it may be so for `seconds` later.
+        """Return the seconds that it may be silent now, if it may be so for `seconds` once it is ready.
 
         What makes a start slow (disks, drivers, the host) makes that of all slow: once most are ready, the last ones
         get `seconds` more.
@@ -343,8 +345,8 @@ class WorkerCall:
     @property
     def ready_at(self) -> float | None:
         """The time at which it was ready to be timed, or done without that; None if it is not yet or has failed."""
-        done = self.heard if self.over and not self.trouble else None
-        return next((at for at, event in self.pace if event != "working"), done)
+        done_at = self.heard if self.over and not self.trouble else None
+        return next((moment for moment, event in self.pace if event != "working"), done_at)
 
     @property
     def silence(self) -> float:
@@ -358,35 +360,37 @@ class WorkerCall:
     def excuse(self, seconds: float) -> None:
         """Let the child be silent for longer, since pytest stood still itself for so many seconds."""
         self.heard += seconds
-        self.asked = None if self.asked is None else self.asked + seconds
+        self.asked_at = None if self.asked_at is None else self.asked_at + seconds
 
     def ask(self) -> None:
         """Ask the child for its stack, unless it was asked already."""
-        if self.asked is None:
-            self.asked, self.frames = time.monotonic(), None
+        if self.asked_at is None:
+            self.asked_at, self.frames = time.monotonic(), None
             self.child.send("where")
 
     @property
     def answered(self) -> bool:
         """True if the child has answered with its stack, or its time for that is over."""
-        return self.asked is not None and (self.frames is not None or time.monotonic() - self.asked >= ANSWER_SECONDS)
+        return self.asked_at is not None and (
+            self.frames is not None or time.monotonic() - self.asked_at >= ANSWER_SECONDS
+        )
 
-    def end(self, kind: TroubleKind, why: str, **how: Any) -> None:
-        """Kill the child in the middle of the request; `how` completes the fields of the trouble."""
-        self.fail(CallTrouble(kind, self.child.kill(why), **how))
+    def end(self, kind: TroubleKind, reason: str, **fields: Any) -> None:
+        """Kill the child in the middle of the request; `fields` are those of the trouble besides."""
+        self.fail(CallTrouble(kind, self.child.kill(reason), **fields))
 
 
 def conduct(
     calls: Sequence[WorkerCall],
     *,
     patience: float,
-    others: Sequence[Child] = (),
+    sensors: Sequence[Child] = (),
     hear: Callable[[Child, Message], None] = lambda child, message: None,
     tick: Callable[[], None] = lambda: None,
     all_or_none: bool = False,
     in_turn: bool = False,
     deadline: Deadline = NO_LIMIT,
-    late: Callable[[float], None] = lambda seconds: None,
+    on_delay: Callable[[float], None] = lambda seconds: None,
 ) -> None:
     """Send each child its request, and keep the children in step until all requests are over.
 
@@ -399,9 +403,9 @@ def conduct(
     while torch chooses a kernel. With `all_or_none` (the ranks of a collective) the others are killed as soon as one
     fails, since they would wait for it for ever.
 
-    `hear` gets every message, also those of `others` (the sensor); `tick` is called a few times per second. An
+    `hear` gets every message, also those of `sensors`; `tick` is called a few times per second. An
     exception that is raised meanwhile ends the children that are not done, and so does the `deadline` of the run; the
-    calls keep what these have sent. `late` is called with the seconds for which pytest stood still itself, in which
+    calls keep what these have sent. `on_delay` is called with the seconds for which pytest stood still itself, in which
     case every child may be silent for longer.
     """
     by_child = {id(call.child): call for call in calls}
@@ -410,17 +414,17 @@ def conduct(
             call.heard = time.monotonic()
             call.child.send(**call.request)
         while any(not call.over for call in calls):
-            began = time.monotonic()
+            start = time.monotonic()
             working = [call.child for call in calls if not call.over]
-            for child, message in listen([*working, *others], TICK):
+            for child, message in listen([*working, *sensors], TICK):
                 if id(child) in by_child:
                     by_child[id(child)].hear(message)
                 hear(child, message)
             tick()
-            if stood := stood_still(began, TICK):
-                late(stood)
+            if delay := stood_still(start, TICK):
+                on_delay(delay)
                 for call in calls:
-                    call.excuse(stood)
+                    call.excuse(delay)
             _keep_in_step(calls, in_turn)
             if deadline.over:
                 _end_at(deadline, calls)
@@ -431,12 +435,12 @@ def conduct(
                 _lose_patience(calls, patience)
     except BaseException as error:
         interrupted = isinstance(error, KeyboardInterrupt)
-        why = "the run was interrupted" if interrupted else f"stopped by: {error}"
+        reason = "the run was interrupted" if interrupted else f"stopped by: {error}"
         unfinished = [call for call in calls if not call.over]
         for call in unfinished:  # before any is killed, since a second signal may interrupt the killing
-            call.fail(CallTrouble("need" if interrupted else "external", why))
+            call.fail(CallTrouble("need" if interrupted else "external", reason))
         for call in unfinished:
-            call.child.kill(why)
+            call.child.kill(reason)
         raise
 
 
@@ -470,6 +474,7 @@ def _lose_patience(calls: Sequence[WorkerCall], patience: float) -> None:
     """Kill each child that has been silent for `patience` seconds, after asking it where it is."""
     ready = sorted(call.ready_at for call in calls if call.ready_at is not None)
     for call in calls:
+        # what makes a start slow, such as disks and drivers, makes that of all slow
         call.most_ready = ready[len(calls) // 2] if len(ready) > len(calls) / 2 else math.inf
         if call.silent(patience):
             call.ask()
@@ -477,20 +482,20 @@ def _lose_patience(calls: Sequence[WorkerCall], patience: float) -> None:
                 _end_silent(call, _silence(call, patience))
 
 
-def _end_silent(call: WorkerCall, why: str, **more: Any) -> None:
+def _end_silent(call: WorkerCall, reason: str, **fields: Any) -> None:
     """Kill a child that was silent for too long. It is not the device's fault if somebody has stopped the process."""
-    since = call.heard
+    last_heard = call.heard
     if call.child.is_stopped:
-        call.end("external", f"{why}; it was stopped by a signal or a debugger", **more)
+        call.end("external", f"{reason}; it was stopped by a signal or a debugger", **fields)
     else:
-        call.end("device", why, event="hung", **more)
-    call.silent_between = since, call.heard
+        call.end("device", reason, event="hung", **fields)
+    call.silent_between = last_heard, call.heard
 
 
 def _silence(call: WorkerCall, patience: float) -> str:
     """Return a sentence about a silent child, with the innermost frame of its stack if it has sent it."""
-    where = f"it is in {call.frames[0]}" if call.frames else "it does not answer where it is"
-    return f"its process sent nothing for {round(call.patience(patience), 1):g} s; {where}"
+    frame = f"it is in {call.frames[0]}" if call.frames else "it does not answer where it is"
+    return f"its process sent nothing for {round(call.patience(patience), 1):g} s; {frame}"
 
 
 def _lose_patience_together(calls: Sequence[WorkerCall], patience: float) -> None:
@@ -507,31 +512,32 @@ def _lose_patience_together(calls: Sequence[WorkerCall], patience: float) -> Non
         call.ask()
     if not all(call.answered for call in live):
         return
-    deaf = [call for call in live if call.frames is None]
-    absent = deaf or [call for call in live if not any("torch/distributed" in frame for frame in call.frames or ())]
-    blamed = absent if 0 < len(absent) < len(live) else live
+    mute = [call for call in live if call.frames is None]
+    suspects = mute or [call for call in live if not any("torch/distributed" in frame for frame in call.frames or ())]
+    culprits = suspects if 0 < len(suspects) < len(live) else live
     waited = all(any("torch/" in frame for frame in call.frames or ()) for call in live)
-    for call in blamed:
+    for call in culprits:
         reason = _silence(call, patience)
-        if len(blamed) > 1:
-            names = ", ".join(each.child.name for each in blamed)
+        if len(culprits) > 1:
+            names = ", ".join(culprit.child.name for culprit in culprits)
             reason += f"; it is not known which of {names} hung"
-        _end_silent(call, reason, shared=len(blamed) > 1, waited=waited)
+        _end_silent(call, reason, shared=len(culprits) > 1, waited=waited)
 
 
 def _end_together(calls: Sequence[WorkerCall]) -> None:
     """Kill the remaining ranks when one has failed. A rank whose error only follows from that is not blamed."""
-    troubled = sorted((call for call in calls if call.trouble), key=lambda call: call.heard)
-    if not troubled:
+    failures = sorted((call for call in calls if call.trouble), key=lambda call: call.heard)
+    if not failures:
         return
-    lost = [call for call in troubled if call.child.ended is not None]
-    if not lost and time.monotonic() - troubled[0].heard < ANSWER_SECONDS:
+    dead = [call for call in failures if call.child.ended is not None]
+    # the death of a rank may become known after the errors of others, which follow from it
+    if not dead and time.monotonic() - failures[0].heard < ANSWER_SECONDS:
         return
-    first = (lost or troubled)[0]
-    why = f"stopped because {first.child.name} failed"
+    first = (dead or failures)[0]
+    reason = f"stopped because {first.child.name} failed"
     for call in calls:
         if not call.over:
-            call.end("need", why, stopped=True)
-        elif lost and call.trouble and call.child.ended is None:
-            trouble = call.trouble.acquitted("need", f"{why}: {call.trouble.reason}")
+            call.end("need", reason, stopped=True)
+        elif dead and call.trouble and call.child.ended is None:
+            trouble = call.trouble.acquitted("need", f"{reason}: {call.trouble.reason}")
             call.trouble = replace(trouble, stopped=True)

@@ -134,9 +134,9 @@ class WorkerPool:
         if self.sensor.counters.links_stale:
             self._count("")
 
-    def _count(self, during: str, *, links: bool = True) -> None:
-        """Read the error counters; `during` names what ran since the last reading."""
-        self.sensor.count(during, {child.pid for child in self._children}, links=links)
+    def _count(self, activity: str, *, links: bool = True) -> None:
+        """Read the error counters; `activity` names what ran since the last reading."""
+        self.sensor.count(activity, {child.pid for child in self._children}, links=links)
 
     def _rounds(self, runs: str, devices: Sequence[Device]) -> list[list[Group]]:
         """Return the groups of each round; those of one round work at the same time.
@@ -145,9 +145,9 @@ class WorkerPool:
         """
         singles: list[Group] = [(device,) for device in devices]
         if runs == "peers":
-            lost = [group for group in singles if self._lost(group)]
-            alive = tuple(device for group in singles if group not in lost for device in group)
-            return [[*lost, alive] if alive else lost]
+            lost_groups = [group for group in singles if self._lost(group)]
+            alive = tuple(device for group in singles if group not in lost_groups for device in group)
+            return [[*lost_groups, alive] if alive else lost_groups]
         return [singles]
 
     def _round(self, request: Request, groups: list[Group], keep: Callable[[Outcome], None]) -> None:
@@ -155,13 +155,13 @@ class WorkerPool:
         if request.declaration.collective:
             self._separate(groups)
         self._start(groups)
-        absent = [group for group in groups if group in self._unopened]
-        for group in absent:
+        unopened = [group for group in groups if group in self._unopened]
+        for group in unopened:
             trouble = self._unopened[group]
             keep(Outcome(group, trouble=trouble))
             self._unopened[group] = replace(trouble, event=LEFT_OUT)
-        working = [group for group in groups if group not in absent]
-        if request.declaration.collective and absent:
+        working = [group for group in groups if group not in unopened]
+        if request.declaration.collective and unopened:
             return  # a collective needs every rank
         if "dtype" in request.conditions:
             self._decide_fast_paths(working)
@@ -173,59 +173,57 @@ class WorkerPool:
             if not self._ranks:  # as long as the ranks are the same, they meet in the same file
                 self._ranks, self._meetings = [call.child for call in calls], self._meetings + 1
             file = str(self.meeting / f"rendezvous-{self._meetings}")
-            here = [GroupRank(file, rank, len(calls)) for rank in range(len(calls))]
-            for call, rank in zip(calls, request.ranks or here, strict=True):
+            local_ranks = [GroupRank(file, rank, len(calls)) for rank in range(len(calls))]
+            for call, rank in zip(calls, request.ranks or local_ranks, strict=True):
                 call.request["ranks"] = vars(rank)
-        began, in_turn = time.monotonic(), request.runs == "in_turn"
+        start, in_turn = time.monotonic(), request.runs == "in_turn"
         seconds = request.seconds * (len(calls) if in_turn else 1)
         try:
             with self.timeline.on("measuring"):
                 self._conduct(
                     calls,
-                    tick=lambda: self._tell(calls, request.metric, time.monotonic() - began, seconds),
+                    tick=lambda: self._tell(calls, request.metric, time.monotonic() - start, seconds),
                     all_or_none=request.declaration.collective,
                     in_turn=in_turn,
                 )
         finally:
             if calls:
-                self.timeline.account(request.metric, _phases(calls, began, time.monotonic(), in_turn=in_turn))
+                self.timeline.account(request.metric, _phases(calls, start, time.monotonic(), in_turn=in_turn))
             self._keep(request, working, calls, keep)
 
-    def _tell(self, calls: Sequence[WorkerCall], metric: str, spent: float, expected: float) -> None:
+    def _tell(self, calls: Sequence[WorkerCall], metric: str, elapsed: float, expected: float) -> None:
         """Show the progress of a probe, or the worker that is silent although the others wait for it."""
         silent = max(calls, key=lambda call: call.silence)
-        until = silent.patience(self.patience)
-        if silent.silence < min(SILENT_SECONDS, until / 4):
-            self.progress.timed(metric, spent, expected)
+        limit = silent.patience(self.patience)
+        if silent.silence < min(SILENT_SECONDS, limit / 4):
+            self.progress.timed(metric, elapsed, expected)
             return
         doing = "choosing kernels (TunableOp)" if silent.tuning else "silent"
-        what = f"{silent.child.name} {doing} for {silent.silence:.0f} s, given up at {round(until, 1):g} s"
-        self.progress.step(f"{metric}: {what}")
+        message = f"{silent.child.name} {doing} for {silent.silence:.0f} s, given up at {round(limit, 1):g} s"
+        self.progress.step(f"{metric}: {message}")
 
-    def _conduct(self, calls: list[WorkerCall], patience: float | None = None, **more: Any) -> None:
+    def _conduct(self, calls: list[WorkerCall], patience: float | None = None, **options: Any) -> None:
         """Conduct calls to workers, and process the sensor's messages meanwhile."""
-        sensor = self.sensor
         conduct(
             calls,
             patience=patience or self.patience,
-            others=sensor.alive,
-            hear=sensor.hear,
+            sensors=self.sensor.alive,
+            hear=self.sensor.hear,
             deadline=self.deadline,
-            late=self._late,
-            **more,
+            on_delay=self._late,
+            **options,
         )
 
     def _late(self, seconds: float) -> None:
         """Remember that pytest stood still for so many seconds, up to now."""
         self._stood_still.append((clock.now(), seconds))
         if seconds >= DISTURBING:
-            self.sensor.note(
-                f"the run stood still for {seconds:.0f} s (a paused container, a suspended job or a full pipe)"
-            )
+            causes = "a paused container, a suspended job or a full pipe"
+            self.sensor.note(f"the run stood still for {seconds:.0f} s ({causes})")
 
-    def stood_still_since(self, began: float) -> str | None:
-        """Return a sentence if the run stood still after `began` for long enough to spoil a measurement, or None."""
-        seconds = sum(each for at, each in self._stood_still if at >= began and each >= DISTURBING)
+    def stood_still_since(self, start: float) -> str | None:
+        """Return a sentence if the run stood still after `start` for long enough to spoil a measurement, or None."""
+        seconds = sum(delay for moment, delay in self._stood_still if moment >= start and delay >= DISTURBING)
         return f"the run stood still for {seconds:.0f} s meanwhile" if seconds else None
 
     def _keep(
@@ -233,8 +231,8 @@ class WorkerPool:
     ) -> None:
         """Pass the outcome of each call to `keep`, and remember which groups lost their worker by their own fault."""
         _acquit(calls)
-        at = [block["at"] for call in calls for block in call.blocks]
-        self.device_seconds += max(at) - min(at) if at else 0.0
+        times = [block["at"] for call in calls for block in call.blocks]
+        self.device_seconds += max(times) - min(times) if times else 0.0
         for group, call in zip(groups, calls, strict=True):
             trouble, packaged = call.trouble, request.declaration.packaged
             if trouble and trouble.lost:
@@ -253,8 +251,8 @@ class WorkerPool:
         A rank that leaves such a group may wait for the lost one for ever (NCCL user guide, ncclCommDestroy: all ranks
         of a node have to call it).
         """
-        same = self._ranks == [self._workers.get(group) for group in groups]
-        if same and not any(child.ended for child in self._ranks):
+        unchanged = self._ranks == [self._workers.get(group) for group in groups]
+        if unchanged and not any(child.ended for child in self._ranks):
             return
         for group in groups:
             child = self._workers.get(group)
@@ -285,12 +283,12 @@ class WorkerPool:
             return
         self.progress.step("starting the worker processes")
         with self.timeline.on("starting"):
-            failed = self._open(missing)
-            self._unopened.update(self._open_again(failed))
+            troubles = self._open(missing)
+            self._unopened.update(self._open_again(troubles))
 
-    def _leave_out(self, group: Group, why: str) -> None:
+    def _leave_out(self, group: Group, reason: str) -> None:
         """Remember why a group is not measured again."""
-        self._unopened[group] = CallTrouble("device", why, LEFT_OUT, untried=True)
+        self._unopened[group] = CallTrouble("device", reason, LEFT_OUT, untried=True)
 
     def _open(self, groups: Sequence[Group], visible: Sequence[Group] = ()) -> dict[Group, CallTrouble]:
         """Start a worker for each group, all at once; return what went wrong, by group. A worker that fails is killed.
@@ -298,56 +296,56 @@ class WorkerPool:
         `visible` are the devices that each of them sees, by default those that its vendor requires.
         """
         sees = visible or [self._sees(group) for group in groups]
-        loaded = [WorkerCall(self._spawn(*each), {"event": "load"}) for each in zip(groups, sees, strict=True)]
-        self._conduct(loaded, max(self.patience, LOADING_SECONDS))
-        for call in loaded:
+        loads = [WorkerCall(self._spawn(*pair), {"event": "load"}) for pair in zip(groups, sees, strict=True)]
+        self._conduct(loads, max(self.patience, LOADING_SECONDS))
+        for call in loads:
             if call.trouble and call.trouble.kind == "device":  # torch touched none yet: something else is missing
                 call.trouble = CallTrouble("need", f"torch could not be loaded: {call.trouble.reason}")
-        opened = [WorkerCall(call.child, self._opening(group)) for group, call in zip(groups, loaded, strict=True)]
+        openings = [WorkerCall(call.child, self._opening(group)) for group, call in zip(groups, loads, strict=True)]
         self._conduct(
-            [call for call, before in zip(opened, loaded, strict=True) if not before.trouble],
+            [call for call, load in zip(openings, loads, strict=True) if not load.trouble],
             max(self.patience, OPENING_SECONDS),
         )
-        failed = {}
-        for group, before, call in zip(groups, loaded, opened, strict=True):
-            trouble = before.trouble or call.trouble
+        troubles = {}
+        for group, load, call in zip(groups, loads, openings, strict=True):
+            trouble = load.trouble or call.trouble
             if trouble:
                 call.child.kill("it could not open its device")
                 # What all devices lack is told once, so it names no log of one device.
                 log = "the log of its worker" if trouble.kind == "need" else call.child.log.name
-                failed[group] = CallTrouble(trouble.kind, f"{trouble.reason} (see {log})")
+                troubles[group] = CallTrouble(trouble.kind, f"{trouble.reason} (see {log})")
             else:
                 self.software.update(call.results[-1]["software"])
-        return failed
+        return troubles
 
-    def _open_again(self, failed: Mapping[Group, CallTrouble]) -> dict[Group, CallTrouble]:
+    def _open_again(self, troubles: Mapping[Group, CallTrouble]) -> dict[Group, CallTrouble]:
         """Open devices once more that could not be opened, and return what went wrong again.
 
         A worker that sees its own device only is started as before. One that sees its neighbours too may have failed
         because of one of them, so each is first started with its own device in sight, one at a time. A device that
         fails then is at fault. The others are started once more without those; if they fail, it is not known why.
         """
-        again = [group for group, trouble in failed.items() if trouble.kind in ("device", "external")]
-        beside = [group for group in again if len(self._visible[group]) > len(group)]
-        if self.deadline.over or not again:
-            return dict(failed)
-        still = {group: trouble for group, trouble in failed.items() if group not in again}
-        still.update(self._open([group for group in again if group not in beside]))
+        retries = [group for group, trouble in troubles.items() if trouble.kind in ("device", "external")]
+        with_neighbours = [group for group in retries if len(self._visible[group]) > len(group)]
+        if self.deadline.over or not retries:
+            return dict(troubles)
+        failures = {group: trouble for group, trouble in troubles.items() if group not in retries}
+        failures.update(self._open([group for group in retries if group not in with_neighbours]))
         innocent = []
-        for group in beside:
-            alone = self._open([group], [group])
-            still.update(alone)
+        for group in with_neighbours:
+            alone = self._open([group], [group])  # out of sight of its neighbours, one of which may be the cause
+            failures.update(alone)
             if not alone:
                 self._workers[group].kill("it sees its own device only")
                 innocent.append(group)
-        self._unopened.update(still)  # so that no other worker sees it
+        self._unopened.update(failures)  # so that no other worker sees it
         for group, trouble in self._open(innocent).items():
             reason = f"{trouble.reason}; alone it opens, so it is not known which device is at fault"
-            still[group] = trouble.acquitted("external", reason)
-        for group in again:
-            if group not in still:
-                self.sensor.note(f"{_name(group)} was opened on the second attempt only: {failed[group].reason}")
-        return still
+            failures[group] = trouble.acquitted("external", reason)
+        for group in retries:
+            if group not in failures:
+                self.sensor.note(f"{_name(group)} was opened on the second attempt only: {troubles[group].reason}")
+        return failures
 
     def _decide_fast_paths(self, groups: list[Group]) -> None:
         """Have the CPUs among the groups try which dtypes they multiply fast, unless that was decided before.
@@ -367,17 +365,17 @@ class WorkerPool:
 
         It could not be opened, it lost too many workers, or the management library reports its device as lost.
         """
-        died_in = self._died_in.get(group, [])
-        why = self.sensor.counters.lost(group[0].uuid) if len(group) == 1 else None
-        if why and group not in self._unopened:
-            self._leave_out(group, why)
-        if group not in self._unopened and len(died_in) > DEATHS_ALLOWED:
-            self._leave_out(group, f"the worker process of {_name(group)} ended in {' and in '.join(died_in)}")
+        metrics = self._died_in.get(group, [])
+        reason = self.sensor.counters.lost(group[0].uuid) if len(group) == 1 else None
+        if reason and group not in self._unopened:
+            self._leave_out(group, reason)
+        if group not in self._unopened and len(metrics) > DEATHS_ALLOWED:
+            self._leave_out(group, f"the worker process of {_name(group)} ended in {' and in '.join(metrics)}")
         return group in self._unopened
 
     def _sees(self, group: Group) -> Group:
         """Return the devices that the worker of a group sees: none that is lost or cannot be opened."""
-        unfit = {device.uuid for each in self._unopened for device in each if len(each) == 1}
+        unfit = {device.uuid for other in self._unopened for device in other if len(other) == 1}
         unfit |= {device.uuid for device in self._devices if self.sensor.counters.lost(device.uuid)}
         return visible_to(group, [device for device in self._devices if device in group or device.uuid not in unfit])
 
@@ -398,19 +396,19 @@ class WorkerPool:
         """Return the message that has a worker open the devices of its group."""
         fields = [{**vars(device), "facts": dict(device.facts)} for device in group]
         visible = [device.uuid for device in self._visible[group]]
-        how: Message = {"threads": self.processes.threads(group), "shared": str(self.meeting)}
-        how["tuned"] = str(self._log(_name(group), "tunableop.csv"))
-        return {"event": "open", "devices": fields, "visible": visible, **how}
+        settings: Message = {"threads": self.processes.threads(group), "shared": str(self.meeting)}
+        settings["tuned"] = str(self._log(_name(group), "tunableop.csv"))
+        return {"event": "open", "devices": fields, "visible": visible, **settings}
 
     def spent(self) -> TimeSpent:
         """Return the seconds of the run by phase, metric and of the devices at work, and what the readings cost."""
         seconds = {**self.timeline.seconds(), "device": self.device_seconds}
         probes = {metric: _rounded(phases) for metric, phases in self.timeline.probes.items()}
-        found: TimeSpent = {"seconds": _rounded(seconds), "probes": probes}
+        times: TimeSpent = {"seconds": _rounded(seconds), "probes": probes}
         cpus = {cpu for device in self._devices for cpu in device.cpus}
         if cost := self.sensor.sampling(len(cpus) or os.cpu_count() or 1):
-            found["sampling"] = cost
-        return found
+            times["sampling"] = cost
+        return times
 
     def stop(self) -> None:
         """End every process, the sensor included. A process that cannot be killed is named in the notes."""
@@ -430,17 +428,18 @@ def _name(group: Group) -> str:
     return group[0].name if len(group) == 1 else "peers"
 
 
-def _phases(calls: Sequence[WorkerCall], began: float, ended: float, *, in_turn: bool) -> dict[str, float]:
+def _phases(calls: Sequence[WorkerCall], start: float, end: float, *, in_turn: bool) -> dict[str, float]:
     """Return the seconds of a round of calls by phase. The silence of a worker that hung is a phase of its own."""
-    hung = [call.silent_between for call in calls if call.silent_between]
-    last = sorted(calls, key=lambda call: call.heard)
-    paced = last if in_turn else [call for call in last if not (hung and call.silent_between)][-1:] or last[-1:]
-    pace = sorted(at for call in paced for at in call.pace)
-    if not hung:
-        return around(began, ended, pace)
-    killed = max(until for _, until in hung)
-    heard = [at for call in calls for at, _ in call.pace if at <= killed]
-    return around_silence(began, ended, pace, (max([*heard, min(since for since, _ in hung)]), killed))
+    silences = [call.silent_between for call in calls if call.silent_between]
+    by_time = sorted(calls, key=lambda call: call.heard)
+    # the last call sets the pace; one that hung counts as silence
+    paced = by_time if in_turn else [call for call in by_time if not call.silent_between][-1:] or by_time[-1:]
+    pace = sorted(step for call in paced for step in call.pace)
+    if not silences:
+        return around(start, end, pace)
+    kill_time = max(stop for _, stop in silences)
+    moments = [moment for call in calls for moment, _ in call.pace if moment <= kill_time]
+    return around_silence(start, end, pace, (max([*moments, min(silences)[0]]), kill_time))
 
 
 def _acquit(calls: Sequence[WorkerCall]) -> None:

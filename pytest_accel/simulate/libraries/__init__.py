@@ -26,13 +26,13 @@ def published() -> list[dict[str, Any]]:
 
 @cache
 def answers_of(library: str, *kinds: str) -> dict[str, Any]:
-    """Return what devices of these kinds (SKU, architecture, "guest") answer otherwise, by function of a library."""
-    found = {}
+    """Return the published answers of devices of these kinds (SKU, architecture, "guest"), by function of a library."""
+    answers = {}
     for row in published():
         if row["function"].startswith(library) and set(row["of"]) & set(kinds):
             answer = row["answer"]
-            found[row["function"]] = status(ERRORS[library][answer]) if isinstance(answer, str) else answer
-    return found
+            answers[row["function"]] = status(ERRORS[library][answer]) if isinstance(answer, str) else answer
+    return answers
 
 
 def never(*_arguments: Any) -> int:
@@ -51,7 +51,7 @@ def write(answer: Any, arguments: tuple[Any, ...]) -> int:
     if callable(answer):
         return answer(*arguments) or 0
     if isinstance(answer, bytes):
-        next(each for each in arguments if isinstance(each, ctypes.Array)).value = answer
+        next(buffer for buffer in arguments if isinstance(buffer, ctypes.Array)).value = answer
         return 0
     numbers = answer if isinstance(answer, tuple) else (answer,)
     for reference, number in zip(arguments[-len(numbers) :], numbers, strict=True):

@@ -77,7 +77,7 @@ class SmiLibrary:
 
 
 class _Loaded:
-    """Stands for the loaded file. amdsmi looks up its functions once, so each call goes to the current library."""
+    """Stands for the loaded file, whose functions are those of the current library."""
 
     library: SmiLibrary | None = None
     lacks: tuple[str, ...] = ()
@@ -87,6 +87,7 @@ class _Loaded:
             raise AttributeError(f"undefined symbol: {name}")
 
         def function(*arguments: Any) -> int:
+            # the current library at each call, since amdsmi looks up its functions once
             return _LOADED.library.call(name, arguments) if _LOADED.library else 32
 
         setattr(self, name, function)
@@ -100,14 +101,14 @@ _REAL = ctypes.CDLL
 class _Opening(_REAL):
     """Returns the simulated library when amdsmi loads its own, and loads every other library as usual."""
 
-    def __new__(cls, name: Any, *more: Any, **options: Any) -> Any:
-        return _LOADED if "amd_smi" in str(name) else _REAL(name, *more, **options)
+    def __new__(cls, name: Any, *arguments: Any, **options: Any) -> Any:
+        return _LOADED if "amd_smi" in str(name) else _REAL(name, *arguments, **options)
 
 
 def install(library: SmiLibrary | None, lacks: tuple[str, ...] = ()) -> None:
     """Make `library` the one that amdsmi loads; None for a missing file. `lacks` are functions that it lacks."""
     if library is None or lacks or _LOADED.lacks:
-        for name in [each for each in sys.modules if each == "amdsmi" or each.startswith("amdsmi.")]:
+        for name in [module for module in sys.modules if module == "amdsmi" or module.startswith("amdsmi.")]:
             del sys.modules[name]
         vars(_LOADED).clear()
     _LOADED.library, _LOADED.lacks = library, lacks
@@ -133,18 +134,18 @@ def _number(handle: Any) -> int:
 
 def _handles(arguments: tuple[Any, ...], numbers: list[int]) -> int:
     """Fill in the number of handles and, if there is room, the handles."""
-    count, places = arguments[-2], arguments[-1]
+    count, handles = arguments[-2], arguments[-1]
     count._obj.value = len(numbers)
-    for place, number in enumerate(numbers if isinstance(places, ctypes.Array) else ()):
-        places[place] = number
+    for index, number in enumerate(numbers if isinstance(handles, ctypes.Array) else ()):
+        handles[index] = number
     return SUCCESS
 
 
 def _answer(answer: Any, arguments: tuple[Any, ...]) -> int:
     """Write an answer to the output arguments and return the status."""
     if isinstance(answer, By):
-        given = tuple(_number(each) for each in arguments[1:] if isinstance(each, int) or hasattr(each, "value"))
-        return _answer(answer.get(given[0] if len(given) == 1 else given), arguments)
+        numbers = tuple(_number(item) for item in arguments[1:] if isinstance(item, int) or hasattr(item, "value"))
+        return _answer(answer.get(numbers[0] if len(numbers) == 1 else numbers), arguments)
     if answer is None:
         return NOT_SUPPORTED
     if isinstance(answer, dict):
@@ -171,17 +172,17 @@ def records(name: str, *entries: dict[str, Any]) -> Callable[..., None]:
 
     def fill(_handle: Any, count: Any, array: Any) -> None:
         count._obj.value = len(entries)
-        for place, entry in enumerate(entries if isinstance(array, ctypes.Array) else ()):
-            assert place < len(array), f"{name}: no room"
-            _fill(array[place], entry)
+        for index, entry in enumerate(entries if isinstance(array, ctypes.Array) else ()):
+            assert index < len(array), f"{name}: no room"
+            _fill(array[index], entry)
 
     return fill
 
 
 def pages(*states: int) -> Callable[..., None]:
     """Return a function that lists bad pages with these states."""
-    each = [{"page_address": 4096 * place, "page_size": 4096, "status": state} for place, state in enumerate(states)]
-    return records("pages", *each)
+    entries = [{"page_address": 4096 * index, "page_size": 4096, "status": state} for index, state in enumerate(states)]
+    return records("pages", *entries)
 
 
 def processes(*pids: int) -> Callable[..., None]:
@@ -222,26 +223,26 @@ _METRICS = {
 }
 
 
-def mi300x(place: int = 0, **answers: Any) -> SmiGpu:
+def mi300x(slot: int = 0, **answers: Any) -> SmiGpu:
     """Return an idle MI300X of a healthy node of eight, as libamd_smi reports it; its serial number is no real one."""
-    serial = 0x5A3C_0000_1111_0000 + place
+    serial = 0x5A3C_0000_1111_0000 + slot
     idle: dict[str, Any] = texts(yaml.safe_load(MI300X.read_text(encoding="utf-8")))
-    idle["amdsmi_get_gpu_asic_info"].update(asic_serial=f"{serial:x}".encode(), oam_id=place)
-    idle["amdsmi_get_gpu_board_info"]["product_serial"] = f"69224100100{place}".encode()
+    idle["amdsmi_get_gpu_asic_info"].update(asic_serial=f"{serial:x}".encode(), oam_id=slot)
+    idle["amdsmi_get_gpu_board_info"]["product_serial"] = f"69224100100{slot}".encode()
     peers = [
-        {"bdf": {"as_uint": _bdf(each)}, "bit_rate": 32, "max_bandwidth": 512, "link_type": 2} for each in range(8)
+        {"bdf": {"as_uint": _bdf(peer)}, "bit_rate": 32, "max_bandwidth": 512, "link_type": 2} for peer in range(8)
     ]
     idle |= {
-        "amdsmi_get_gpu_device_bdf": {"as_uint": _bdf(place)},
-        "amdsmi_get_gpu_device_uuid": f"5aff74a1-0000-1000-803c-00001111{place:04x}".encode(),
+        "amdsmi_get_gpu_device_bdf": {"as_uint": _bdf(slot)},
+        "amdsmi_get_gpu_device_uuid": f"5aff74a1-0000-1000-803c-00001111{slot:04x}".encode(),
         "amdsmi_get_gpu_enumeration_info": {
-            "drm_render": 128 + place,
-            "drm_card": place,
-            "hip_id": place,
+            "drm_render": 128 + slot,
+            "drm_card": slot,
+            "hip_id": slot,
             "hip_uuid": f"GPU-{serial:x}".encode(),
         },
-        "amdsmi_get_gpu_topo_numa_affinity": place // 4,
-        "amdsmi_get_gpu_kfd_info": {"kfd_id": 1000 + place, "node_id": 2 + place, "current_partition_id": 0},
+        "amdsmi_get_gpu_topo_numa_affinity": slot // 4,
+        "amdsmi_get_gpu_kfd_info": {"kfd_id": 1000 + slot, "node_id": 2 + slot, "current_partition_id": 0},
         "amdsmi_get_gpu_memory_total": By({0: 206_141_652_992}),
         "amdsmi_get_gpu_memory_usage": By({0: 297_795_584}),
         "amdsmi_get_fw_info": firmware(),
@@ -252,10 +253,10 @@ def mi300x(place: int = 0, **answers: Any) -> SmiGpu:
         "amdsmi_gpu_xgmi_error_status": status(INVAL),
         "amdsmi_get_gpu_xgmi_link_status": {
             "total_links": 8,
-            "status": [DISABLED if each == place else UP for each in range(8)],
+            "status": [DISABLED if peer == slot else UP for peer in range(8)],
         },
-        "amdsmi_get_link_metrics": {"num_links": 7, "links": [*peers[:place], *peers[place + 1 :]]},
-        "amdsmi_get_xgmi_info": {"xgmi_lanes": 16, "xgmi_hive_id": 0x5A3C00001111, "xgmi_node_id": place},
+        "amdsmi_get_link_metrics": {"num_links": 7, "links": [*peers[:slot], *peers[slot + 1 :]]},
+        "amdsmi_get_xgmi_info": {"xgmi_lanes": 16, "xgmi_hive_id": 0x5A3C00001111, "xgmi_node_id": slot},
         "amdsmi_get_clock_info": By({GFX: {"clk": 132, "max_clk": 2100}, MEM: {"clk": 900, "max_clk": 1300}}),
         "amdsmi_get_temp_metric": By(
             {
@@ -277,31 +278,31 @@ def mi300x(place: int = 0, **answers: Any) -> SmiGpu:
 def texts(answer: Any) -> Any:
     """Return an answer whose texts are bytes, as C has them."""
     if isinstance(answer, dict):
-        return {name: texts(each) for name, each in answer.items()}
+        return {name: texts(value) for name, value in answer.items()}
     return answer.encode() if isinstance(answer, str) else answer
 
 
-def _bdf(place: int) -> int:
+def _bdf(slot: int) -> int:
     """Return bus, device and function of a GPU in one number."""
-    return (0x0C + place) << 8
+    return (0x0C + slot) << 8
 
 
-def firmware(**other: int) -> dict[str, Any]:
+def firmware(**overrides: int) -> dict[str, Any]:
     """Return the firmware version of every block, with these versions instead."""
-    versions = {number: other.get(name, version) for name, (number, version) in FIRMWARE.items()}
-    listed = [{"fw_id": number, "fw_version": version} for number, version in versions.items()]
-    return {"num_fw_info": len(listed), "fw_info_list": listed}
+    versions = {number: overrides.get(name, version) for name, (number, version) in FIRMWARE.items()}
+    entries = [{"fw_id": number, "fw_version": version} for number, version in versions.items()]
+    return {"num_fw_info": len(entries), "fw_info_list": entries}
 
 
 def errors(**blocks: Mapping[str, int]) -> dict[str, Any]:
     """Return the error counters by block and kind (correctable, uncorrectable, deferred), and their totals."""
     kinds = ("correctable", "uncorrectable", "deferred")
-    counted = {
+    counts = {
         number: {f"{kind}_count": blocks.get(name, {}).get(kind, 0) for kind in kinds}
         for name, number in BLOCKS.items()
     }
-    total = {f"{kind}_count": sum(each[f"{kind}_count"] for each in counted.values()) for kind in kinds}
-    return {"amdsmi_get_gpu_ecc_count": By(counted), "amdsmi_get_gpu_total_ecc_count": total}
+    total = {f"{kind}_count": sum(block[f"{kind}_count"] for block in counts.values()) for kind in kinds}
+    return {"amdsmi_get_gpu_ecc_count": By(counts), "amdsmi_get_gpu_total_ecc_count": total}
 
 
 def pcie(mts: int = 32_000, width: int = 16, **counters: int) -> dict[str, Any]:

@@ -95,8 +95,8 @@ class NvmlLibrary:
             arguments[0].value = self.driver.encode()
             return 0
         if name == "nvmlDeviceGetHandleByIndex_v2":
-            place = ctypes.c_void_p(arguments[0].value + 1)
-            ctypes.memmove(arguments[1], ctypes.byref(place), ctypes.sizeof(place))
+            handle = ctypes.c_void_p(arguments[0].value + 1)
+            ctypes.memmove(arguments[1], ctypes.byref(handle), ctypes.sizeof(handle))
             return pynvml.NVML_ERROR_GPU_IS_LOST if self.gpu(arguments[0].value).lost else 0
         if name.startswith("nvmlEventSet"):
             return self._event(name, arguments)
@@ -113,8 +113,8 @@ class NvmlLibrary:
         return _answer(gpu.answers.get(name), arguments)
 
     def _gpu(self, handle: Any) -> NvmlGpu:
-        place = (ctypes.cast(handle, ctypes.c_void_p).value or 0) - 1
-        return self.gpu(place % len(self.gpus))  # a GPU may have several handles
+        index = (ctypes.cast(handle, ctypes.c_void_p).value or 0) - 1
+        return self.gpu(index % len(self.gpus))  # a GPU may have several handles
 
     def gpu(self, index: int) -> NvmlGpu:
         """Return a GPU."""
@@ -127,10 +127,10 @@ class NvmlLibrary:
         if not self.xids:
             time.sleep(0.02)
             return int(pynvml.NVML_ERROR_TIMEOUT)
-        place, number = self.xids.pop(0)
-        if place == LOST:
+        index, number = self.xids.pop(0)
+        if index == LOST:
             return int(pynvml.NVML_ERROR_GPU_IS_LOST)
-        data, handle = arguments[1]._obj, ctypes.c_void_p(place + 1)
+        data, handle = arguments[1]._obj, ctypes.c_void_p(index + 1)
         ctypes.memmove(ctypes.addressof(data) + type(data).device.offset, ctypes.byref(handle), ctypes.sizeof(handle))
         data.eventType, data.eventData = pynvml.nvmlEventTypeXidCriticalError, number
         return 0
@@ -139,20 +139,20 @@ class NvmlLibrary:
 def _answer(answer: Any, arguments: tuple[Any, ...]) -> int:
     """Write an answer to the output arguments and return the status."""
     if isinstance(answer, dict):
-        return _answer(answer.get(_given(arguments)), arguments)
+        return _answer(answer.get(_inputs(arguments)), arguments)
     if answer is None:
         return int(NOT_SUPPORTED)
     return write(answer, arguments)
 
 
-def _given(arguments: tuple[Any, ...]) -> Any:
+def _inputs(arguments: tuple[Any, ...]) -> Any:
     """Return the numbers between the handle and the output arguments: one number, or several as a tuple."""
-    given = []
-    for each in arguments[1:]:
-        if hasattr(each, "_obj") or isinstance(each, ctypes.Array):
+    numbers = []
+    for argument in arguments[1:]:
+        if hasattr(argument, "_obj") or isinstance(argument, ctypes.Array):
             break
-        given.append(getattr(each, "value", each))
-    return given[0] if len(given) == 1 else tuple(given)
+        numbers.append(getattr(argument, "value", argument))
+    return numbers[0] if len(numbers) == 1 else tuple(numbers)
 
 
 def fills(**values: Any) -> Callable[..., None]:
@@ -175,13 +175,13 @@ def fabric(newest: int = 3, **values: Any) -> Callable[..., int]:
 
     `newest` is the newest version of the struct that the library supports.
     """
-    known = (0x02000024, 0x03000028)[: newest - 1]
+    versions = (0x02000024, 0x03000028)[: newest - 1]
     cluster = values.pop("clusterUuid", bytes(range(16)))
     healthy = {"state": 3, "status": 0, "cliqueId": 1, "healthMask": 0x1AA, "healthSummary": 1, **values}
 
     def fill(*arguments: Any) -> int:
         struct = arguments[-1]._obj
-        if hasattr(struct, "version") and struct.version not in known:
+        if hasattr(struct, "version") and struct.version not in versions:
             return int(pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
         for name, value in healthy.items():
             if hasattr(struct, name):
@@ -207,36 +207,36 @@ def processes(*pids: int, memory: int = 0) -> Callable[..., int]:
     return fill
 
 
-def h200(place: int = 0, **answers: Any) -> NvmlGpu:
+def h200(slot: int = 0, **answers: Any) -> NvmlGpu:
     """Return an idle H200 of a healthy node of eight, as NVML reports it."""
-    gpu = _hopper(place, b"NVIDIA H200", 0x233510DE, 150754820096)
+    gpu = _hopper(slot, b"NVIDIA H200", 0x233510DE, 150754820096)
     gpu.answers.update(answers)
     return gpu
 
 
-def h100(place: int = 0, **answers: Any) -> NvmlGpu:
+def h100(slot: int = 0, **answers: Any) -> NvmlGpu:
     """Return an idle H100 SXM of a healthy node of eight, as NVML reports it."""
-    gpu = _hopper(place, b"NVIDIA H100 80GB HBM3", 0x233010DE, 85520809984)
+    gpu = _hopper(slot, b"NVIDIA H100 80GB HBM3", 0x233010DE, 85520809984)
     gpu.answers["nvmlDeviceGetRowRemapperHistogram"] = fills(max=2560)
     gpu.answers["nvmlDeviceGetMemoryBusWidth"] = 5120
     gpu.answers.update(answers)
     return gpu
 
 
-def _hopper(place: int, name: bytes, pci: int, memory: int) -> NvmlGpu:
+def _hopper(slot: int, name: bytes, pci: int, memory: int) -> NvmlGpu:
     """Return an idle Hopper GPU with this name, PCI id and memory in bytes, and a serial number of no real board."""
-    idle = {name: _given_by(each) for name, each in yaml.safe_load(HOPPER.read_text(encoding="utf-8")).items()}
+    idle = {name: _value_of(answer) for name, answer in yaml.safe_load(HOPPER.read_text(encoding="utf-8")).items()}
     links, switch, version = range(18), pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH, pynvml.NVML_NVLINK_VERSION_4_0
-    address = f"00000000:{0x1A + place:02X}:00.0".encode()
-    tray = {"chassisSerialNumber": b"1820224000123", "slotNumber": bytes([place]), "trayIndex": bytes([0])}
+    address = f"00000000:{0x1A + slot:02X}:00.0".encode()
+    tray = {"chassisSerialNumber": b"1820224000123", "slotNumber": bytes([slot]), "trayIndex": bytes([0])}
     idle |= {
-        "nvmlDeviceGetUUID": f"GPU-8932f937-d72c-4106-c12f-20bd9faed9f{place}".encode(),
+        "nvmlDeviceGetUUID": f"GPU-8932f937-d72c-4106-c12f-20bd9faed9f{slot}".encode(),
         "nvmlDeviceGetName": name,
-        "nvmlDeviceGetSerial": f"165352400123{place}".encode(),
+        "nvmlDeviceGetSerial": f"165352400123{slot}".encode(),
         "nvmlDeviceGetPciInfo_v3": fills(busId=address, pciDeviceId=pci, pciSubSystemId=0x16C110DE),
         "nvmlDeviceGetMemoryInfo": fills(total=memory, used=700 << 20),
         "nvmlDeviceGetMemoryInfo_v2": fills(total=memory, reserved=697 << 20, used=3 << 20),
-        "nvmlDeviceGetModuleId": place + 1,
+        "nvmlDeviceGetModuleId": slot + 1,
         "nvmlDeviceGetPlatformInfo": fills(**tray),
         "nvmlDeviceGetInforomVersion": {pynvml.NVML_INFOROM_ECC: b"7.16"},
         "nvmlDeviceGetTotalEccErrors": dict.fromkeys(product((0, 1), (0, 1)), 0),
@@ -255,10 +255,10 @@ def _hopper(place: int, name: bytes, pci: int, memory: int) -> NvmlGpu:
     return NvmlGpu(idle, _fields())
 
 
-def _given_by(answer: Any) -> Any:
+def _value_of(answer: Any) -> Any:
     """Return an answer of the file as a GPU has it: a text is bytes, a list several numbers, a mapping a struct."""
     if isinstance(answer, dict):
-        return fills(**{name: _given_by(each) for name, each in answer.items()})
+        return fills(**{name: _value_of(value) for name, value in answer.items()})
     if isinstance(answer, list):
         return tuple(answer)
     return answer.encode() if isinstance(answer, str) else answer
@@ -282,7 +282,7 @@ def _fields() -> dict[Any, tuple[int, Any]]:
     margins = {"SHUTDOWN": -8, "SLOWDOWN": -2, "GPU_MAX": 0, "MEM_MAX": 0}
     return {
         **{getattr(pynvml, f"NVML_FI_DEV_{name}"): (1, value) for name, value in names.items()},
-        **{getattr(pynvml, f"NVML_FI_DEV_TEMPERATURE_{name}_TLIMIT"): (5, each) for name, each in margins.items()},
+        **{getattr(pynvml, f"NVML_FI_DEV_TEMPERATURE_{name}_TLIMIT"): (5, margin) for name, margin in margins.items()},
         74: (3, 1.5e9),
         **dict(zip(NEW_IDS, [(3, 2e9), (3, 3e6), (3, 4e6)], strict=True)),
     }

@@ -19,15 +19,15 @@ set."""
 class RocmVisibility(Visibility):
     """Selection by ROCr, then by HIP among the remaining devices; indices are in HIP's order."""
 
-    def narrowing(self, found: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:
+    def narrowing(self, devices: Sequence[Device], environment: Mapping[str, str]) -> dict[str, list[str]]:
         """Return the entries of the ROCr variable, then those of the HIP variable, as UUIDs where they are known."""
-        left, said = sorted((_place(device) for device in found), key=int), {}
-        for name in (ROCR, next((each for each in HIP if each in environment), HIP[0])):
+        order, selection = sorted((_hip_index(device) for device in devices), key=int), {}
+        for name in (ROCR, next((variable for variable in HIP if variable in environment), HIP[0])):
             if name in environment:
-                chosen = entries(environment[name])
-                left = [left[int(each)] if each.isdigit() and int(each) < len(left) else each for each in chosen]
-                said[name] = [_uuid(each, found) for each in left]
-        return said
+                words = entries(environment[name])
+                order = [order[int(word)] if word.isdigit() and int(word) < len(order) else word for word in words]
+                selection[name] = [_uuid(word, devices) for word in order]
+        return selection
 
     def selecting(self, group: Sequence[Device]) -> dict[str, str | None]:
         """Return the environment in which ROCr shows only these devices, and HIP all of them."""
@@ -36,26 +36,26 @@ class RocmVisibility(Visibility):
 
     def mistaken(self, properties: Any, device: Device) -> str | None:
         """Compare address and UUID: either may prove the device, if torch reports it."""
-        uuid, known = str(getattr(properties, "uuid", "")).lower(), str(device.facts.get("visible_as", "")).lower()
+        uuid, visible_as = str(getattr(properties, "uuid", "")).lower(), str(device.facts.get("visible_as", "")).lower()
         evidence = {
             address_of(properties): bus_place(device),
-            _spelled(uuid): known.removeprefix("gpu-").replace("-", "") if known.startswith("gpu-") else "",
+            _spelled(uuid): visible_as.removeprefix("gpu-").replace("-", "") if visible_as.startswith("gpu-") else "",
         }
-        comparable = {opened: meant for opened, meant in evidence.items() if opened and meant}
-        if not comparable or any(opened == meant for opened, meant in comparable.items()):
+        comparable = {actual: expected for actual, expected in evidence.items() if actual and expected}
+        if not comparable or any(actual == expected for actual, expected in comparable.items()):
             return None
         return " ".join(comparable)
 
 
-def _place(device: Device) -> str:
+def _hip_index(device: Device) -> str:
     """Return the index of the device in HIP's own order."""
     return str(device.facts.get("hip_id", device.index))
 
 
-def _uuid(entry: str, found: Sequence[Device]) -> str:
+def _uuid(entry: str, devices: Sequence[Device]) -> str:
     """Return the UUID of the device for HIP's index or HIP's UUID; any other entry is returned unchanged."""
-    for device in found:
-        if entry == _place(device) or entry.lower() == str(device.facts.get("visible_as", "")).lower():
+    for device in devices:
+        if entry == _hip_index(device) or entry.lower() == str(device.facts.get("visible_as", "")).lower():
             return device.uuid
     return entry
 
@@ -66,12 +66,12 @@ def _spelled(uuid: str) -> str:
     HIP's 16 bytes are the hexadecimal digits of the number as ASCII characters, which torch prints as if they were
     bytes of a UUID.
     """
-    plain = uuid.replace("-", "")
+    digits = uuid.replace("-", "")
     try:
-        letters = bytes.fromhex(plain).decode("ascii")
+        letters = bytes.fromhex(digits).decode("ascii")
         int(letters, 16)
     except ValueError:
-        return plain
+        return digits
     return letters.lower()
 
 

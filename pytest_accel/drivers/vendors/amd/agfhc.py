@@ -24,11 +24,11 @@ def arguments(level: int, indices: Sequence[int]) -> list[str]:
 
 
 def read(text: str) -> Report:
-    """Return what the results say. Raises NoReport for a text without any."""
+    """Return the results in a text. Raises NoReport for one without any."""
     try:
-        found = dict(json.loads(text))
-        devices = [_index(name) for name in (found.get("program_args") or {}).get("device_ids") or ()]
-        tests = (found.get("test_results") or {}).values()
+        document = dict(json.loads(text))
+        devices = [_index(name) for name in (document.get("program_args") or {}).get("device_ids") or ()]
+        tests = (document.get("test_results") or {}).values()
         results = [result for test in tests for result in _results(test, devices)]
     except (ValueError, TypeError, AttributeError, RecursionError):
         raise NoReport("results.json is damaged") from None
@@ -44,16 +44,16 @@ def _results(test: Mapping[str, Any], devices: Sequence[str]) -> Iterator[TestRe
     UNKNOWN.
     """
     name, state = (printable(str(test.get(key)), MOST) for key in ("test", "state"))
-    subject, failed = str(test.get("primary_action_subject") or "UNKNOWN"), state.lower() == "failed"
+    subject, has_failed = str(test.get("primary_action_subject") or "UNKNOWN"), state.lower() == "failed"
     outcome = OUTCOMES.get(state.lower(), "untested")
-    named = [_index(part) for part in subject.split(":") if part.startswith("GPU-")]
-    if failed:
+    culprits = [_index(part) for part in subject.split(":") if part.startswith("GPU-")]
+    if has_failed:
         words = printable(f"{subject}: {test.get('primary_suggested_action') or 'no action stated'}", MOST)
         blame: Outcome = "untested" if subject == "PROGRAM" else "fail"
-        yield from (TestResult(name, blame, words, device) for device in named or [""])
+        yield from (TestResult(name, blame, words, device) for device in culprits or [""])
     words = f"its state is {state}" if outcome == "untested" else ""
-    others = [device for device in devices if not failed or (named and device not in named)]
-    yield from (TestResult(name, outcome, words, device) for device in others)
+    remaining = [device for device in devices if not has_failed or (culprits and device not in culprits)]
+    yield from (TestResult(name, outcome, words, device) for device in remaining)
 
 
 def _index(name: str) -> str:

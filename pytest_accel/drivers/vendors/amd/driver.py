@@ -17,7 +17,7 @@ from pytest_accel.drivers.idle import in_use
 from pytest_accel.drivers.interface import Driver, DriverProblem, NoLibrary, Reading
 from pytest_accel.drivers.query import LibraryCall, Table
 from pytest_accel.drivers.vendors.amd import identity, library, links, memory, power, throttle
-from pytest_accel.drivers.vendors.amd.query import SmiAsker, said, value
+from pytest_accel.drivers.vendors.amd.query import SmiAsker, message_of, value
 
 _USED: Table = {
     "used": (
@@ -44,14 +44,12 @@ class AmdDriver(Driver):
     def discover(self) -> list[Device]:
         """Return all GPUs with their facts. Raises DriverProblem if amdsmi cannot be used or no GPU answers."""
         handles = self._list()
-        questions = {index: partial(self._device, index, each) for index, each in enumerate(handles)}
-        found, self.problems = deadlines.answering(questions)
-        uuids = Counter(each.uuid for each in found)  # partitions of one GPU share it, so the PCI address is appended
-        devices = [
-            replace(each, uuid=f"{each.uuid}@{each.pci_address}") if uuids[each.uuid] > 1 else each for each in found
-        ]
-        self._handles = {each.uuid: handles[each.index] for each in devices}
-        self._throttles = {each.uuid: throttle.ThrottleSeconds() for each in devices}
+        questions = {index: partial(self._device, index, handle) for index, handle in enumerate(handles)}
+        gpus, self.problems = deadlines.answering(questions)
+        uuids = Counter(gpu.uuid for gpu in gpus)  # partitions of one GPU share it, so the PCI address is appended
+        devices = [replace(gpu, uuid=f"{gpu.uuid}@{gpu.pci_address}") if uuids[gpu.uuid] > 1 else gpu for gpu in gpus]
+        self._handles = {device.uuid: handles[device.index] for device in devices}
+        self._throttles = {device.uuid: throttle.ThrottleSeconds() for device in devices}
         return devices
 
     def _list(self) -> list[Any]:
@@ -62,7 +60,7 @@ class AmdDriver(Driver):
             return list(smi.amdsmi_get_processor_handles())
         except smi.AmdSmiException as error:
             code = getattr(error, "err_code", None)
-            raise NoLibrary(f"no AMD driver answers: {said(error)} ({library.remedy(code)})") from None
+            raise NoLibrary(f"no AMD driver answers: {message_of(error)} ({library.remedy(code)})") from None
         except OSError as error:  # since ROCm 7.14 the library is loaded here (rocm-systems, amdsmi/CHANGELOG.md)
             raise NoLibrary(library.problem(error)) from None
 
@@ -73,7 +71,7 @@ class AmdDriver(Driver):
             address = str(smi.amdsmi_get_gpu_device_bdf(handle)).lower()
             uuid = str(smi.amdsmi_get_gpu_device_uuid(handle))
         except (smi.AmdSmiException, ValueError) as error:
-            raise DriverProblem(said(error)) from None
+            raise DriverProblem(message_of(error)) from None
         asker = SmiAsker(smi, handle)
         for table in (identity.PRODUCT, identity.PLACE, identity.FIRMWARE, identity.SETTINGS, power.LIMITS):
             asker.ask(table)
@@ -106,8 +104,8 @@ class AmdDriver(Driver):
     def idle(self, device: Device) -> str | None:
         """Return why the GPU is not idle, or None if it is. Raises DriverProblem for a GPU that answers nothing."""
         asker = self._asker(device)
-        used, seen = asker.ask(_USED).get("used"), asker.ask(power.PROCESSES).get("processes")
-        busy = in_use(used, lambda: self._asker(device).ask(_BUSY).get("busy"), seen)
+        used, processes = asker.ask(_USED).get("used"), asker.ask(power.PROCESSES).get("processes")
+        busy = in_use(used, lambda: self._asker(device).ask(_BUSY).get("busy"), processes)
         _raise_if_silent(asker)
         return busy
 

@@ -45,7 +45,7 @@ def _hip_uuid(answer: Any) -> str:
 
 def _firmware(answer: Any) -> dict[str, str]:
     """Return the firmware versions by block; amdsmi's "AmdSmiFwBlock.AMDSMI_FW_ID_PM" is "pm"."""
-    return {_block(each["fw_name"]): str(each["fw_version"]) for each in answer["fw_list"]}
+    return {_block(entry["fw_name"]): str(entry["fw_version"]) for entry in answer["fw_list"]}
 
 
 def _block(name: Any) -> str:
@@ -70,8 +70,8 @@ def _library(answer: Mapping[str, Any]) -> str:
 
 
 def _rocm(answer: tuple[bool, str]) -> str:
-    known, text = answer
-    if not known:
+    valid, text = answer
+    if not valid:
         raise Refusal(text)
     return text
 
@@ -100,8 +100,8 @@ PLACE: Table = {
 }
 FIRMWARE: Table = {
     "driver_version": LibraryCall("amdsmi_get_gpu_driver_info", read=value("driver_version")),
-    "library_version": LibraryCall("amdsmi_get_lib_version", about="system", read=_library),
-    "rocm_version": LibraryCall("amdsmi_get_rocm_version", about="system", read=_rocm),
+    "library_version": LibraryCall("amdsmi_get_lib_version", target="system", read=_library),
+    "rocm_version": LibraryCall("amdsmi_get_rocm_version", target="system", read=_rocm),
     "vbios": LibraryCall("amdsmi_get_gpu_vbios_info", read=value("version")),
     "vbios_part": LibraryCall("amdsmi_get_gpu_vbios_info", read=value("part_number")),
     "firmware_bundle": LibraryCall("amdsmi_get_fw_info", read=_bundle),

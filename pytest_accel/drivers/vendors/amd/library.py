@@ -37,18 +37,15 @@ def load() -> Any:
 
 
 def _import() -> Any:
-    """Import amdsmi. Raises DriverProblem.
-
-    Without its library it prints and raises a KeyError; with a library of another version it may raise anything.
-    """
-    with contextlib.redirect_stdout(io.StringIO()):
+    """Import amdsmi. Raises DriverProblem."""
+    with contextlib.redirect_stdout(io.StringIO()):  # without its library it prints and raises a KeyError
         try:
             return importlib.import_module("amdsmi")
-        except Exception as error:  # noqa: BLE001  see above
-            why = problem(error)
-    for name in [each for each in sys.modules if each == "amdsmi" or each.startswith("amdsmi.")]:
+        except Exception as error:  # noqa: BLE001  with a library of another version it may raise anything
+            reason = problem(error)
+    for name in [module for module in sys.modules if module == "amdsmi" or module.startswith("amdsmi.")]:
         del sys.modules[name]
-    raise NoLibrary(why)
+    raise NoLibrary(reason)
 
 
 def problem(error: Exception) -> str:
@@ -69,8 +66,8 @@ def remedy(code: int | None, root: Path = Path("/")) -> str:
     """Return the remedy if the library cannot be used or finds no device. `code` is the status it returned, if any."""
     if code == NOT_LOADED or not (root / "sys/module/amdgpu").is_dir():
         return "the kernel module is not loaded: modprobe amdgpu, then check dmesg"
-    if closed := _closed(root):
-        return f"this user may not open {closed}: {GROUPS}"
+    if node := _closed(root):
+        return f"this user may not open {node}: {GROUPS}"
     if code == NO_PERMISSION:
         return f"this user has no permission: {GROUPS}"
     return "amd-smi should fail in the same way; check dmesg"

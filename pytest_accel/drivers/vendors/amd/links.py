@@ -42,7 +42,7 @@ NOW: Table = {name: PCIE[name] for name in ("pcie_gen", "pcie_width")}
 
 def _states(answer: Any) -> list[str]:
     """Return the state of every link; the entry of the GPU itself is "disabled"."""
-    states = [STATES[each] for each in answer["status"] if each in STATES]
+    states = [STATES[code] for code in answer["status"] if code in STATES]
     if not states:
         raise absent()
     return states
@@ -57,18 +57,18 @@ def _links(answer: Any) -> list[dict[str, Any]]:
     count = min(int(answer["num_links"]), len(answer["links"]))
     return [
         {
-            "remote": each["bdf"],
-            "gb_per_s": each["max_bandwidth"] / 8,
-            "read_kb": each["read"],
-            "written_kb": each["write"],
+            "remote": link["bdf"],
+            "gb_per_s": link["max_bandwidth"] / 8,
+            "read_kb": link["read"],
+            "written_kb": link["write"],
         }
-        for each in answer["links"][:count]
-        if 0 < each["max_bandwidth"] < 2**32 - 1
+        for link in answer["links"][:count]
+        if 0 < link["max_bandwidth"] < 2**32 - 1  # all ones stand for no value
     ]
 
 
 def _slowest(answer: Any) -> float:
-    rates = [each["gb_per_s"] for each in _links(answer)]
+    rates = [link["gb_per_s"] for link in _links(answer)]
     if not rates:
         raise absent()
     return float(min(rates))

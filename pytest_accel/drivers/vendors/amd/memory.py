@@ -34,7 +34,7 @@ def _pages(status: int | None) -> Callable[[Any], int]:
     def read(pages: Any) -> int:
         if isinstance(pages, str):  # older versions return a sentence if there are none
             return 0
-        return sum(status is None or each["status"] == status for each in pages)
+        return sum(status is None or page["status"] == status for page in pages)
 
     return read
 

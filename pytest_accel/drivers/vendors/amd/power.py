@@ -27,7 +27,7 @@ def _metric(name: str) -> Answerer:
 
 def _slowest(answer: Any) -> float:
     """Return the clock of the slowest compute die in MHz, for which the others wait."""
-    clocks = [each for each in answer["current_gfxclks"] if not is_absent(each) and 0 < each < 2**16 - 1]
+    clocks = [clock for clock in answer["current_gfxclks"] if not is_absent(clock) and 0 < clock < 2**16 - 1]
     if not clocks:
         raise absent()
     return float(min(clocks))
@@ -53,12 +53,12 @@ CHANGING = part(LIMITS, LIMITS_THAT_CHANGE)
 """The settings of power and clock that are read again while the node runs."""
 
 
-def _process(each: Any) -> dict[str, Any]:
-    return {"pid": each["pid"], "memory_bytes": each["memory_usage"]["vram_mem"]}
+def _process(process: Any) -> dict[str, Any]:
+    return {"pid": process["pid"], "memory_bytes": process["memory_usage"]["vram_mem"]}
 
 
 PROCESSES: Table = {
-    "processes": LibraryCall("amdsmi_get_gpu_process_list", read=lambda all_: [_process(each) for each in all_]),
+    "processes": LibraryCall("amdsmi_get_gpu_process_list", read=lambda all_: [_process(process) for process in all_]),
 }
 
 READING: Table = {
@@ -72,7 +72,7 @@ READING: Table = {
     ),
     "energy_j": LibraryCall(
         "amdsmi_get_energy_count",
-        read=lambda found: value("energy_accumulator")(found) * found["counter_resolution"] * MICRO,
+        read=lambda counter: value("energy_accumulator")(counter) * counter["counter_resolution"] * MICRO,
     ),
     "temperature_c": (_metric("temperature_hotspot"), _heat("HOTSPOT")),
     "edge_temperature_c": (_metric("temperature_edge"), _heat("EDGE")),

@@ -35,7 +35,7 @@ class SmiAsker(Asker):
 
     def _answer(self, source: Answerer) -> Any:
         answer = super()._answer(source)
-        self._answered = self._answered or getattr(source, "about", "") == "device"
+        self._answered = self._answered or getattr(source, "target", "") == "device"
         return answer
 
     def _invoke(self, call: LibraryCall) -> Any:
@@ -65,11 +65,11 @@ class SmiAsker(Asker):
             return Refusal("this GPU or its driver does not have it", unsupported=True)
         if code == NO_PERMISSION:
             return Refusal("this user may not read it: run as root")
-        self._failed = said(error)
+        self._failed = message_of(error)
         return Refusal(f"amdsmi: {self._failed}")
 
 
-def said(error: Any) -> str:
+def message_of(error: Any) -> str:
     """Return the first line of an exception of amdsmi."""
     return str(getattr(error, "err_info", "") or error).strip().splitlines()[0]
 

@@ -88,7 +88,7 @@ def _from_flags(answer: Any) -> int:
     flags = {name: answer.get(f"active_{keys[1]}", "N/A") for name, keys in _KEYS.items() if name != "counter"}
     if "N/A" in flags.values() and set(flags.values()) == {"N/A"}:
         raise absent()
-    return sum(BITS[cause] for cause, names in CAUSES.items() if any(flags[each] is True for each in names))
+    return sum(BITS[cause] for cause, names in CAUSES.items() if any(flags[name] is True for name in names))
 
 
 _RAW = LibraryCall(f"amdsmi_wrapper.{METRICS}", read=_from_status, fills="amdsmi_wrapper.amdsmi_gpu_metrics_t")
@@ -118,16 +118,16 @@ class ThrottleSeconds:
         if "counter" not in counts:
             return {}
         now, before = self._clock(), self._before
-        timed = "clock_ns" in counts and "clock_ns" in before
-        passed = (counts["clock_ns"] - before["clock_ns"]) * 1e-9 if timed else now - self._at
+        has_timestamps = "clock_ns" in counts and "clock_ns" in before
+        passed = (counts["clock_ns"] - before["clock_ns"]) * 1e-9 if has_timestamps else now - self._at
         samples = counts["counter"] - before.get("counter", counts["counter"])
         if before and samples == 0:  # the firmware has not sampled since the last reading
             return dict(self._seconds) if now - self._at <= STANDSTILL_S else {}
         for cause, names in CAUSES.items():
-            known = [name for name in names if name in counts]
-            if known:
-                held = sum(counts[name] - before.get(name, counts[name]) for name in known)
-                share = min(1.0, max(0.0, held / samples)) if samples > 0 else 0.0
+            counters = [name for name in names if name in counts]
+            if counters:
+                limited = sum(counts[name] - before.get(name, counts[name]) for name in counters)
+                share = min(1.0, max(0.0, limited / samples)) if samples > 0 else 0.0
                 self._seconds[cause] = self._seconds.get(cause, 0.0) + share * passed
         self._at, self._before = now, dict(counts)
         return dict(self._seconds)

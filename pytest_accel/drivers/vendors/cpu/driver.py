@@ -42,8 +42,8 @@ class ForeignLoad:
     def seconds(self) -> float:
         """Return the seconds of processor time that others used since boot, summed over the CPUs."""
         with self._lock:
-            times = [each for cpu, each in enumerate(psutil.cpu_times(percpu=True)) if cpu in self.cpus]
-            return sum(each.user + each.nice + each.system for each in times) - self._own()
+            times = [usage for cpu, usage in enumerate(psutil.cpu_times(percpu=True)) if cpu in self.cpus]
+            return sum(usage.user + usage.nice + usage.system for usage in times) - self._own()
 
     def _own(self) -> float:
         """Return the seconds of processor time that our processes used."""
@@ -53,17 +53,17 @@ class ForeignLoad:
                 self._ours.setdefault(process, 0.0)
         for process in self._ours:
             try:
-                used = process.cpu_times()
+                usage = process.cpu_times()
             except psutil.Error:  # it has ended
                 continue
-            self._ours[process] = used.user + used.system
+            self._ours[process] = usage.user + usage.system
         return sum(self._ours.values())
 
     def share(self, seconds: float = CHECKED_SECONDS) -> float:
         """Measure for `seconds`, and return the share of the CPUs' time that others used."""
-        before, began = self.seconds(), time.monotonic()
+        before, start = self.seconds(), time.monotonic()
         time.sleep(seconds)
-        return (self.seconds() - before) / ((time.monotonic() - began) * len(self.cpus))
+        return (self.seconds() - before) / ((time.monotonic() - start) * len(self.cpus))
 
 
 def _below(root: psutil.Process) -> list[psutil.Process]:
@@ -121,11 +121,11 @@ class CpuDriver(Driver):
         other processes used on all CPUs.
         """
         times = psutil.cpu_times(percpu=True)
-        mine = [times[cpu] for cpu in device.cpus if cpu < len(times)]
+        usages = [times[cpu] for cpu in device.cpus if cpu < len(times)]
         reading = {
-            "busy_s": sum(each.user + each.nice + each.system for each in mine),
-            "steal_s": sum(getattr(each, "steal", 0.0) for each in mine),
-            "foreign_s": self._foreign.seconds() * len(mine) / len(self._foreign.cpus),
+            "busy_s": sum(usage.user + usage.nice + usage.system for usage in usages),
+            "steal_s": sum(getattr(usage, "steal", 0.0) for usage in usages),
+            "foreign_s": self._foreign.seconds() * len(usages) / len(self._foreign.cpus),
         }
         # most virtual machines do not state the clock
         kilohertz = told(_CPUS / f"cpu{device.cpus[0]}" / "cpufreq" / "scaling_cur_freq")
@@ -139,15 +139,15 @@ class CpuDriver(Driver):
 
 def _groups() -> list[tuple[int | None, list[int]]]:
     """Return NUMA node and logical CPUs of each device; only CPUs that this process may use count."""
-    allowed = os.sched_getaffinity(0)
+    usable = os.sched_getaffinity(0)
     nodes = []
     for path in sorted(_NODES.glob("node[0-9]*"), key=lambda path: int(path.name[4:])):
-        cpus = sorted(cpus_of((path / "cpulist").read_text().strip()) & allowed)
+        cpus = sorted(cpus_of((path / "cpulist").read_text().strip()) & usable)
         if cpus:
             nodes.append((int(path.name[4:]), cpus))
     if len(nodes) > 1:
         return list(nodes)
-    node, cpus = nodes[0] if nodes else (None, sorted(allowed))
+    node, cpus = nodes[0] if nodes else (None, sorted(usable))
     cores = _cores(cpus)
     if len(cores) < 2:
         return [(node, cpus)]

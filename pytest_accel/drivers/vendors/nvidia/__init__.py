@@ -25,8 +25,8 @@ class CudaVisibility(Visibility):
 
     def selecting(self, group: Sequence[Device]) -> dict[str, str | None]:
         """Return the environment in which CUDA shows only these devices, with enough queues to copy between them."""
-        chosen = {CUDA: ",".join(device.uuid for device in group), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-        return {**chosen, QUEUES: str(MOST_QUEUES) if len(group) > 1 else None}
+        selection = {CUDA: ",".join(device.uuid for device in group), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        return {**selection, QUEUES: str(MOST_QUEUES) if len(group) > 1 else None}
 
     def mistaken(self, properties: Any, device: Device) -> str | None:
         """Compare the UUIDs; NVML's has "GPU-" before it."""

@@ -40,14 +40,14 @@ def arguments(level: int, indices: Sequence[int]) -> list[str]:
 
 
 def read(text: str) -> Report:
-    """Return what the output says. Raises NoReport for one without results."""
+    """Return the results in an output. Raises NoReport for one without any."""
     documents = _json(text)
     inner = [document[name] for document in documents for name in document if re.fullmatch(NAME, name)]
     results = [result for part in inner for result in _results(part)]
-    stopped = [
+    problems = [
         part[key] for part in _mappings([*inner, *documents]) for key in ("runtime_error", "Warning") if key in part
     ]
-    words = [printable(str(text).strip(), MOST) for text in stopped]
+    words = [printable(str(text).strip(), MOST) for text in problems]
     if not results:
         raise NoReport(next(filter(None, words), "it has no result"))
     serials = {index: serial for part in documents for index, serial in _serials(part) if re.fullmatch(r"\w+", serial)}
@@ -66,15 +66,15 @@ def _json(text: str) -> list[Mapping[str, Any]]:
         raise NoReport("its JSON is cut off or damaged") from None
 
 
-def _mappings(stated: object) -> Iterator[Mapping[str, Any]]:
+def _mappings(items: object) -> Iterator[Mapping[str, Any]]:
     """Yield the mappings of a list. Some versions leave empty places in their lists."""
-    yield from (part for part in (stated if isinstance(stated, list) else ()) if isinstance(part, Mapping))
+    yield from (part for part in (items if isinstance(items, list) else ()) if isinstance(part, Mapping))
 
 
 def _serials(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield index and serial number of each GPU that states one."""
-    for stated in _mappings([document.get("GPU Device Serials")]):  # before 4.0
-        yield from ((str(index), str(serial)) for index, serial in stated.items())
+    for serials in _mappings([document.get("GPU Device Serials")]):  # before 4.0
+        yield from ((str(index), str(serial)) for index, serial in serials.items())
     for group in _mappings(document.get("entity_groups")):
         if group.get("entity_group") == "GPU":
             entities = _mappings(group.get("entities"))
@@ -90,17 +90,18 @@ def _results(inner: object) -> Iterator[TestResult]:
             results, name = [*_mappings(test.get("results"))], printable(str(test.get("name")), MOST)
             level = LEVELS.get(re.sub(r"\W", "_", name.lower()), 1)
             results = [part for result in results for part in ([result] if hardware else _by_error(result))]
-            failed = [result for result in results if _failed(result)]
-            seen = [error for result in results for error in _mappings(result.get("warnings"))]
+            failures = [result for result in results if _failed(result)]
+            reported = [error for result in results for error in _mappings(result.get("warnings"))]
             # the summary has the errors that are of no device, too
             for overall in filter(_failed, _mappings([test.get("test_summary")])):
-                others = [error for error in _mappings(overall.get("warnings")) if error not in seen]
-                failed += [{**overall, "warnings": others}] if others or not failed else []
-            results = [*(result for result in results if not _failed(result)), *failed]
-            explained = any(map(_words, failed))
+                extra = [error for error in _mappings(overall.get("warnings")) if error not in reported]
+                failures += [{**overall, "warnings": extra}] if extra or not failures else []
+            results = [*(result for result in results if not _failed(result)), *failures]
+            explained = any(map(_words, failures))
             for result in results:
-                beside = explained and not _words(result)  # it names all devices, and gives a reason for others
-                outcome = _outcome(result, of_device=hardware or name in OF_DEVICE, beside=beside)
+                # it names all devices, and gives a reason for others
+                blames_others = explained and not _words(result)
+                outcome = _outcome(result, of_device=hardware or name in OF_DEVICE, blames_others=blames_others)
                 for device in _devices(result):
                     yield TestResult(name, outcome, _words(result), device, hardware, level)
 
@@ -116,8 +117,8 @@ def _by_error(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield result
         return
     for error in errors:
-        named = re.search(r"\bGPU (\d+)", _words({"warnings": [error]}))
-        yield {**result, "warnings": [error], "gpu_id": named[1] if named else result.get("gpu_id", "")}
+        match = re.search(r"\bGPU (\d+)", _words({"warnings": [error]}))
+        yield {**result, "warnings": [error], "gpu_id": match[1] if match else result.get("gpu_id", "")}
 
 
 def _devices(result: Mapping[str, Any]) -> Sequence[str]:
@@ -127,8 +128,8 @@ def _devices(result: Mapping[str, Any]) -> Sequence[str]:
     return re.findall(r"(?<![-\d])\d+", str(result.get("gpu_id", result.get("gpu_ids", "")))) or [""]
 
 
-def _outcome(result: Mapping[str, Any], *, of_device: bool, beside: bool) -> Outcome:
-    """Return what a result says of the hardware, by the vendor's own categories of its errors.
+def _outcome(result: Mapping[str, Any], *, of_device: bool, blames_others: bool) -> Outcome:
+    """Return the outcome of a result for the hardware, by the vendor's own categories of its errors.
 
     A test may pass although it states an error, as where it found too little free memory (NVIDIA/DCGM issue 284).
     """
@@ -144,7 +145,7 @@ def _outcome(result: Mapping[str, Any], *, of_device: bool, beside: bool) -> Out
         return "pass"
     if not errors and not of_device:
         return "note"
-    return "untested" if beside else "fail"
+    return "untested" if blames_others else "fail"
 
 
 def _of_software(error: Mapping[str, Any]) -> bool:
@@ -155,7 +156,7 @@ def _of_software(error: Mapping[str, Any]) -> bool:
 
 def _words(result: Mapping[str, Any]) -> str:
     """Return the words on what is wrong: a text, texts, or mappings whose key is `warnings` in some versions."""
-    said = result.get("warnings") or []
-    said = said if isinstance(said, list) else [said]
-    texts = [error.get("warning", error.get("warnings")) if isinstance(error, Mapping) else error for error in said]
+    warnings = result.get("warnings") or []
+    warnings = warnings if isinstance(warnings, list) else [warnings]
+    texts = [error.get("warning", error.get("warnings")) if isinstance(error, Mapping) else error for error in warnings]
     return printable("; ".join(" ".join(str(text).split()).rstrip(".") for text in texts), MOST)

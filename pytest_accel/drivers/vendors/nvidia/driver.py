@@ -23,8 +23,8 @@ MOST_RESERVED_BYTES = 1103 << 20
 """The most memory that an idle device was published to reserve for the driver: GH200 (tests/real/series/idle.csv)."""
 _USED = {
     "used": (
-        LibraryCall("nvmlDeviceGetMemoryInfo", ("nvmlMemory_v2",), read=lambda found: int(found.used)),
-        LibraryCall("nvmlDeviceGetMemoryInfo", read=lambda found: max(0, int(found.used) - MOST_RESERVED_BYTES)),
+        LibraryCall("nvmlDeviceGetMemoryInfo", ("nvmlMemory_v2",), read=lambda info: int(info.used)),
+        LibraryCall("nvmlDeviceGetMemoryInfo", read=lambda info: max(0, int(info.used) - MOST_RESERVED_BYTES)),
     )
 }
 """Bytes in use without those that the driver reserves for itself, which older drivers count as used."""
@@ -79,8 +79,8 @@ class NvidiaDriver(Driver):
         self._add_health(asker)
         if power.unnamed_slowdown(asker.facts.get("reasons")):
             time.sleep(power.CLOCK_CHANGES_S)
-            again = NvmlAsker(nvml, handle, self._driver).ask(power.reading(self._driver))
-            asker.facts["reasons"] &= again.get("reasons", asker.facts["reasons"])
+            repeat = NvmlAsker(nvml, handle, self._driver).ask(power.reading(self._driver))
+            asker.facts["reasons"] &= repeat.get("reasons", asker.facts["reasons"])
         virtual, address = asker.facts.get("virtualization", "none"), asker.facts.get("pci_address")
         asker.add_path(address, "" if virtual == "none" else virtual)
         self._handles[uuid] = handle
@@ -104,8 +104,8 @@ class NvidiaDriver(Driver):
 
     def _add_health(self, asker: Asker) -> None:
         self._add_state(asker)
-        found = links.nvlinks(asker)
-        asker.facts.update({"nvlinks": found or None, **links.summary(found, asker.facts.get("nvlink_count"))})
+        nvlinks = links.nvlinks(asker)
+        asker.facts.update({"nvlinks": nvlinks or None, **links.summary(nvlinks, asker.facts.get("nvlink_count"))})
 
     def _add_state(self, asker: Asker) -> None:
         for table in (memory.ERRORS, memory.REPAIRS, links.PCIE, links.FABRIC, power.PROCESSES):
@@ -115,20 +115,16 @@ class NvidiaDriver(Driver):
         asker.ask(power.reading(self._driver))
 
     def idle(self, device: Device) -> str | None:
-        """Return why the GPU is not idle, or None if it is. Raises DriverProblem for a lost GPU.
-
-        Where the GPU's memory is a NUMA node of the host (GH200, GB200), the operating system manages it: file caches
-        and pages of ended processes count as used (NVML, nvmlDeviceGetMemoryInfo_v2). There only the memory of the
-        processes that NVML lists counts. The memory of a desktop's programs does not count: they use the GPU if it is
-        busy.
-        """
-        asked = self._asker(device).ask({**_USED, **power.PROCESSES, **power.GRAPHICS})
-        used, computing = asked.get("used"), asked.get("processes", [])
+        """Return why the GPU is not idle, or None if it is. Raises DriverProblem for a lost GPU."""
+        answers = self._asker(device).ask({**_USED, **power.PROCESSES, **power.GRAPHICS})
+        used, computing = answers.get("used"), answers.get("processes", [])
         pids = {process["pid"] for process in computing}
-        drawing = [process for process in asked.get("graphics", ()) if process["pid"] not in pids]
+        drawing = [process for process in answers.get("graphics", ()) if process["pid"] not in pids]
+        # Where the GPU's memory is a NUMA node of the host (GH200, GB200), the operating system manages it: file caches
+        # and pages of ended processes count as used (NVML, nvmlDeviceGetMemoryInfo_v2).
         if device.facts.get("memory_numa_node", -1) >= 0:
             used = sum(process["memory_bytes"] or 0 for process in computing)
-        elif used is not None:
+        elif used is not None:  # a desktop's programs use the GPU only if it is busy
             used -= sum(process["memory_bytes"] or 0 for process in drawing)
         return in_use(used, lambda: self._asker(device).ask(_BUSY).get("busy"), [*computing, *drawing])
 
@@ -181,10 +177,10 @@ def _listen(nvml: Any, handles: Mapping[str, Any]) -> tuple[Any, dict[str, str]]
         raise DriverProblem(f"NVML gives no events: {error}") from None
     register = partial(partial, nvml.nvmlDeviceRegisterEvents)
     calls = {uuid: register(handle, nvml.nvmlEventTypeXidCriticalError, events) for uuid, handle in handles.items()}
-    deaf = {uuid: str(each) for uuid, each in deadlines.each(calls).items() if isinstance(each, DriverProblem)}
+    deaf = {uuid: str(answer) for uuid, answer in deadlines.each(calls).items() if isinstance(answer, DriverProblem)}
     if len(deaf) == len(handles):
         raise DriverProblem(f"NVML gives no events: {next(iter(deaf.values()), 'no GPU answers')}")
-    return events, {uuid: f"NVML gives no events for it: {why}" for uuid, why in deaf.items()}
+    return events, {uuid: f"NVML gives no events for it: {reason}" for uuid, reason in deaf.items()}
 
 
 def _events(nvml: Any, events: Any, handles: Mapping[str, Any], deaf: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -221,7 +217,7 @@ def _uuid(nvml: Any, handle: Any) -> str:
 
 
 def _deaf_events(deaf: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    return ({"uuid": uuid, "deaf": why} for uuid, why in deaf.items())
+    return ({"uuid": uuid, "deaf": reason} for uuid, reason in deaf.items())
 
 
 def _address(handle: Any) -> int | None:

@@ -63,9 +63,9 @@ PLACE: Table = {
     "tray": _platform(lambda info: ord(info.trayIndex)),
 }
 FIRMWARE: Table = {
-    "driver_version": LibraryCall("nvmlSystemGetDriverVersion", about="system", read=text),
-    "library_version": LibraryCall("nvmlSystemGetNVMLVersion", about="system", read=text),
-    "cuda_version": LibraryCall("nvmlSystemGetCudaDriverVersion", about="system", read=_cuda),
+    "driver_version": LibraryCall("nvmlSystemGetDriverVersion", target="system", read=text),
+    "library_version": LibraryCall("nvmlSystemGetNVMLVersion", target="system", read=text),
+    "cuda_version": LibraryCall("nvmlSystemGetCudaDriverVersion", target="system", read=_cuda),
     "vbios": LibraryCall("nvmlDeviceGetVbiosVersion", read=text),
     "inforom": LibraryCall("nvmlDeviceGetInforomImageVersion", read=text),
     "inforom_ecc": LibraryCall("nvmlDeviceGetInforomVersion", ("NVML_INFOROM_ECC",), read=text),
@@ -79,7 +79,7 @@ SETTINGS: Table = {
     "compute_mode": LibraryCall("nvmlDeviceGetComputeMode", read=named(COMPUTE_MODES)),
     "virtualization": LibraryCall("nvmlDeviceGetVirtualizationMode", read=named(VIRTUALIZATION)),
     "confidential": LibraryCall(
-        "nvmlSystemGetConfComputeState", about="system", read=lambda state: named(CONFIDENTIAL)(state.ccFeature)
+        "nvmlSystemGetConfComputeState", target="system", read=lambda state: named(CONFIDENTIAL)(state.ccFeature)
     ),
 }
 

@@ -57,10 +57,10 @@ def _link(asker: Asker, link: int) -> dict[str, Any]:
     table = _link_table(link)
     answers = asker.ask({f"nvlink_{fact}": sources for fact, sources in table.items()})
     for key in answers:
-        del asker.facts[key]
-    known = {key.removeprefix("nvlink_"): value for key, value in answers.items()}
-    errors = {name: int(known.pop(name)) for name in ERRORS if name in known}
-    return {**known, **({"errors": errors} if errors else {})}
+        del asker.facts[key]  # they are facts of the link, not of the GPU
+    facts = {key.removeprefix("nvlink_"): value for key, value in answers.items()}
+    errors = {name: int(facts.pop(name)) for name in ERRORS if name in facts}
+    return {**facts, **({"errors": errors} if errors else {})}
 
 
 @cache
@@ -106,20 +106,20 @@ def _link_table(link: int) -> Table:
 def summary(links: list[dict[str, Any]], count: int | None) -> dict[str, Any]:
     """Return the number of links that are up and the rate of the slowest of them in GB/s, as far as all are known.
 
-    A GPU that states a `count` of 0 has none that is up, which is a value and not a missing one.
+    `count` is the number of links that the GPU states.
     """
     if count == 0:
-        return {"nvlink_up": 0}
-    if not links or not all("state" in each for each in links):
+        return {"nvlink_up": 0}  # a value, and not a missing one
+    if not links or not all("state" in link for link in links):
         return {}
-    up = [each for each in links if each["state"] in UP]
-    rates = [each["gb_per_s"] for each in up if "gb_per_s" in each]
-    return {"nvlink_up": len(up), **({"nvlink_gb_per_s": min(rates)} if rates and len(rates) == len(up) else {})}
+    live = [link for link in links if link["state"] in UP]
+    rates = [link["gb_per_s"] for link in live if "gb_per_s" in link]
+    return {"nvlink_up": len(live), **({"nvlink_gb_per_s": min(rates)} if rates and len(rates) == len(live) else {})}
 
 
 def _faults(info: Any) -> list[str]:
     mask = info.healthMask
-    faults = [name for place, name in FABRIC_FAULTS.items() if mask >> place & 3 == 1]
+    faults = [name for position, name in FABRIC_FAULTS.items() if mask >> position & 3 == 1]
     configuration = mask >> 8 & 0xF
     return faults + ([named(FABRIC_CONFIGURATION)(configuration)] if configuration > 1 else [])
 

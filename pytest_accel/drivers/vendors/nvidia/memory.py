@@ -25,8 +25,8 @@ _KINDS = {"correctable": "NVML_MEMORY_ERROR_TYPE_CORRECTED", "uncorrectable": "N
 _LOCATIONS = {"sram": "NVML_MEMORY_LOCATION_SRAM", "dram": "NVML_MEMORY_LOCATION_DRAM"}
 
 
-def _remapped(place: int) -> Answerer:
-    return LibraryCall("nvmlDeviceGetRemappedRows", read=lambda rows: rows[place])
+def _remapped(index: int) -> Answerer:
+    return LibraryCall("nvmlDeviceGetRemappedRows", read=lambda rows: rows[index])
 
 
 def _sram(read: Any) -> Answerer:

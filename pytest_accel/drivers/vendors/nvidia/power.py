@@ -21,20 +21,18 @@ uses the other's ids for power smoothing. So the ids in the installed pynvml may
 """
 
 
-def _process(each: Any) -> dict[str, int | None]:
+def _process(process: Any) -> dict[str, int | None]:
     """Return pid and memory of a process; inside a container NVML may report None for either."""
-    return {"pid": each.pid, "memory_bytes": each.usedGpuMemory}
+    return {"pid": process.pid, "memory_bytes": process.usedGpuMemory}
 
 
 def _clock(kind: str, target: str) -> tuple[Answerer, ...]:
-    """Return the queries for an application clock, the newest first; the domain of the graphics clock is the last one.
-
-    A later pynvml will drop the older ones. Drivers from 595 on call some of them deprecated.
-    """
-    old = {"TARGET": "nvmlDeviceGetApplicationsClock", "DEFAULT": "nvmlDeviceGetDefaultApplicationsClock"}
+    """Return the queries for an application clock, the newest first; that of the graphics domain is the last one."""
+    # a later pynvml will drop the older ones, and drivers from 595 on call some of them deprecated
+    names = {"TARGET": "nvmlDeviceGetApplicationsClock", "DEFAULT": "nvmlDeviceGetDefaultApplicationsClock"}
     return (
         LibraryCall("nvmlDeviceGetClock", (kind, f"NVML_CLOCK_ID_APP_CLOCK_{target}")),
-        LibraryCall(old[target], (kind,)),
+        LibraryCall(names[target], (kind,)),
         LibraryCall("nvmlDeviceGetClock", ("NVML_CLOCK_GRAPHICS", f"NVML_CLOCK_ID_APP_CLOCK_{target}")),
     )
 
@@ -47,8 +45,8 @@ LIMITS: Table = {
     "power_limit_w": LibraryCall("nvmlDeviceGetEnforcedPowerLimit", read=scaled(1e-3)),
     "power_limit_requested_w": LibraryCall("nvmlDeviceGetPowerManagementLimit", read=scaled(1e-3)),
     "power_limit_default_w": LibraryCall("nvmlDeviceGetPowerManagementDefaultLimit", read=scaled(1e-3)),
-    "power_limit_min_w": LibraryCall("nvmlDeviceGetPowerManagementLimitConstraints", read=lambda both: both[0] * 1e-3),
-    "power_limit_max_w": LibraryCall("nvmlDeviceGetPowerManagementLimitConstraints", read=lambda both: both[1] * 1e-3),
+    "power_limit_min_w": LibraryCall("nvmlDeviceGetPowerManagementLimitConstraints", read=lambda pair: pair[0] * 1e-3),
+    "power_limit_max_w": LibraryCall("nvmlDeviceGetPowerManagementLimitConstraints", read=lambda pair: pair[1] * 1e-3),
     "clock_max_mhz": LibraryCall("nvmlDeviceGetMaxClockInfo", ("NVML_CLOCK_SM",)),
     "memory_clock_max_mhz": LibraryCall("nvmlDeviceGetMaxClockInfo", ("NVML_CLOCK_MEM",)),
     "clock_application_mhz": _clock("NVML_CLOCK_SM", "TARGET"),
@@ -71,7 +69,7 @@ CHANGING = part(LIMITS, (*LIMITS_THAT_CHANGE, "clock_application_mhz", "clock_ap
 
 def _processes(kind: str) -> LibraryCall:
     name = f"nvmlDeviceGet{kind}RunningProcesses"
-    return LibraryCall(name, read=lambda listed: [_process(process) for process in listed])
+    return LibraryCall(name, read=lambda processes: [_process(process) for process in processes])
 
 
 PROCESSES: Table = {"processes": _processes("Compute")}
@@ -108,7 +106,7 @@ def reading(driver: str) -> Table:
             LibraryCall("nvmlDeviceGetTemperature", ("NVML_TEMPERATURE_GPU",)),
         ),
         "margin_c": LibraryCall(
-            "nvmlDeviceGetMarginTemperature", read=lambda found: getattr(found, "marginTemperature", found)
+            "nvmlDeviceGetMarginTemperature", read=lambda answer: getattr(answer, "marginTemperature", answer)
         ),
         "reasons": (
             LibraryCall("nvmlDeviceGetCurrentClocksEventReasons"),
@@ -125,4 +123,4 @@ def reading(driver: str) -> Table:
 def slowdown_fields(driver: str) -> tuple[int, ...]:
     """Return the field ids of the slowdown counters for a driver ("580.95.05"); empty before 575, which has none."""
     version = tuple(int(part) if part.isdigit() else 0 for part in driver.split(".")[:2])
-    return next((fields for since, fields in _SLOWDOWN_FIELDS if version >= since), ())
+    return next((fields for start, fields in _SLOWDOWN_FIELDS if version >= start), ())

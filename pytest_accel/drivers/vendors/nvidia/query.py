@@ -10,7 +10,7 @@ from pytest_accel.drivers.interface import DriverProblem
 from pytest_accel.drivers.query import Answerer, Asker, Refusal, Table, as_it_is, or_raise, sources_of
 
 UPGRADE = "upgrade nvidia-ml-py"
-"""What to do about a wrapper that is too old."""
+"""The remedy for a wrapper that is too old."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class NvmlAsker(Asker):
 
     def ask(self, table: Table) -> dict[str, Any]:
         """Query the facts of a table; all of its fields are fetched by one call."""
-        self._ask_fields([each for each in sources_of(table) if isinstance(each, Field)])
+        self._ask_fields([source for source in sources_of(table) if isinstance(source, Field)])
         return super().ask(table)
 
     def _answer(self, source: Answerer) -> Any:
@@ -42,12 +42,12 @@ class NvmlAsker(Asker):
 
     def _ask_fields(self, fields: list[Field]) -> None:
         """Fetch all fields that are not known yet by one call."""
-        ids = dict.fromkeys(key for each in fields if (key := self._id(each)) and key not in self._known)
+        ids = dict.fromkeys(key for field in fields if (key := self._id(field)) and key not in self._answers)
         if not ids:
             return
         answers = self._attempt(lambda: self._nvml.nvmlDeviceGetFieldValues(self._handle, list(ids)))
-        for place, key in enumerate(ids):
-            self._known[key] = answers if isinstance(answers, Refusal) else self._value(answers[place])
+        for index, key in enumerate(ids):
+            self._answers[key] = answers if isinstance(answers, Refusal) else self._value(answers[index])
 
     def _id(self, field: Field) -> tuple[int, int] | None:
         number = field.name if isinstance(field.name, int) else getattr(self._nvml, field.name, None)
@@ -57,12 +57,12 @@ class NvmlAsker(Asker):
         key = self._id(field)
         if key is None:
             raise Refusal(f"this pynvml has no {field.name}: {UPGRADE}")
-        return or_raise(self._known[key])
+        return or_raise(self._answers[key])
 
     def _value(self, answer: Any) -> Any:
-        """Return the value of one field, or its refusal; an unknown id is answered with "invalid argument"."""
+        """Return the value of one field, or its refusal."""
         nvml = self._nvml
-        if answer.nvmlReturn == nvml.NVML_ERROR_INVALID_ARGUMENT:
+        if answer.nvmlReturn == nvml.NVML_ERROR_INVALID_ARGUMENT:  # the answer to an unknown id
             return Refusal(f"driver {self._driver} does not have it", unsupported=True)
         if answer.nvmlReturn != nvml.NVML_SUCCESS:
             return self._refusal(nvml.NVMLError(answer.nvmlReturn))
