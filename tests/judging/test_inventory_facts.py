@@ -14,6 +14,7 @@ from support.judged_tables import tabled, tables
 from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS
 from pytest_accel.core.measurement import Device, Value
+from pytest_accel.core.reasons import Expected
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Limit
 from pytest_accel.core.verdict import Status, Verdict
@@ -155,7 +156,8 @@ def test_a_vbios_that_is_not_listed_is_told_or_rejected_as_the_file_says() -> No
     assert judge([other], replace(listed, warns=True)).status is Status.MARGINAL
     rejected = judge([other], listed)
     assert rejected.status is Status.FAIL
-    assert sentence_of(rejected).startswith("96.00.61.00.01, expected 96.00.A5.00.03 or 96.00.A5.00.04")
+    assert rejected.reasons[0] == Expected()
+    assert (rejected.value, rejected.expected) == ("96.00.61.00.01", "96.00.A5.00.03 or 96.00.A5.00.04")
 
 
 """The answer of drivers 595 and later for application clocks."""
