@@ -74,10 +74,11 @@ def test_the_verdict_has_gap_median_and_what_healthy_devices_show() -> None:
     assert figures(beside(one(70.0))) == (0.3, 0.24, 100.0, 7)
 
 
-def figures(verdict: Verdict) -> tuple[float, float, float, int] | None:
+def figures(verdict: Verdict) -> tuple[float, float, float, int]:
     """What a device lacks, what healthy ones lack at most, the median of the others, and their number."""
     found = behind(verdict)
-    return found and (round(found.lost, 3), round(found.allowed, 3), found.middle, found.count)
+    assert found
+    return (round(found.lost, 3), round(found.allowed, 3), found.middle, found.count)
 
 
 @tabled("metric, unit, value, status", "data/judging/references.yaml")
