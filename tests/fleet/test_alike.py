@@ -190,10 +190,9 @@ def by(file: Path, number: int, **facts: Any) -> Run:
     return judged(delivered(number, **facts), {**LIMITS, NIC: own}, sku={"name": sku.name, "files": sku.files})
 
 
+@pytest.mark.nightly
 @needs_openssh
-@pytest.mark.parametrize(
-    "demand", ["same_on_all: delivery", pytest.param("warn: {same_on_all: delivery}", marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize("demand", ["same_on_all: delivery", "warn: {same_on_all: delivery}"])
 def test_an_odd_firmware_rejects_where_an_own_file_demands_one(demand: str, tmp_path: Path) -> None:
     file = tmp_path / "agreed.yaml"
     source = "{kind: agreed, by: both, date: 2026-11}"

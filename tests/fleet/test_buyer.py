@@ -55,7 +55,7 @@ CASES = {
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(case, marks=[pytest.mark.nightly] * (case not in ("all signed", "stranger"))) for case in CASES],
+    [pytest.param(case, marks=[pytest.mark.nightly] * (case != "all signed")) for case in CASES],
 )
 def test_a_delivery_of_three_nodes_is_accepted_by_the_signatures_of_all(case: str, tmp_path: Path) -> None:
     for number in range(2):

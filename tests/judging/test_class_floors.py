@@ -350,6 +350,7 @@ def rate(platform: Platform, metric: str) -> float:
 # -- what is read and told
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("place", ONE_A_ROW, ids=lambda place: str(place.row.name))
 def test_a_resolved_file_judges_by_the_same_floors(place: Place, tmp_path: Path) -> None:
     file = tmp_path / "resolved.yaml"

@@ -385,7 +385,11 @@ def test_every_collected_test_is_reported(tmp_path: Path) -> None:
     assert not [each for each in found if "None" in each]
 
 
-@pytest.mark.parametrize("options", [["-p", "randomly"], ["--ff"], ["--nf"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "options",
+    [["-p", "randomly"], *(pytest.param([option], marks=pytest.mark.nightly) for option in ("--ff", "--nf"))],
+    ids=" ".join,
+)
 def test_order_of_the_packaged_suite(tmp_path: Path, options: list[str]) -> None:
     """Links before collectives, the soak after them, counters last, whoever reorders tests."""
     cache = tmp_path / ".pytest_cache" / "v" / "cache"

@@ -134,7 +134,9 @@ def test_count(accel_check, accel_devices):
 """
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize(
+    "attack", [pytest.param(attack, marks=[pytest.mark.nightly] * (attack != "closing")) for attack in ATTACKS]
+)
 def test_what_a_hook_does_to_what_it_gets_changes_no_result(tmp_path: Path, attack: str) -> None:
     write(tmp_path, conftest=CHANGES + ATTACKS[attack], test_mine=BROKEN)
     done = simulated(tmp_path, "--accel-level=quick")

@@ -97,7 +97,9 @@ def test_a_series_names_what_its_runs_loaded(place: Path) -> None:
     assert "; with PYTEST_ADDOPTS); 1 run in " in ran.out
 
 
-@pytest.mark.parametrize("name", ["pytest", "pluggy", "random"])
+@pytest.mark.parametrize(
+    "name", ["random", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("pytest", "pluggy"))]
+)
 def test_a_module_in_the_current_folder_is_never_run(place: Path, name: str) -> None:
     """Whoever submits jobs as root in a folder of all users runs nothing that others put there."""
     (place / f"{name}.py").write_text(f"open({str(place / 'ran')!r}, 'w')\n", encoding="utf-8")

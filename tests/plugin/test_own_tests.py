@@ -218,7 +218,13 @@ def test_an_acceptance_needs_the_tests_beside_the_suite(
 
 
 @pytest.mark.parametrize(
-    ("tests", "says"), TABLES["not_passed"], ids=["no test", "file skipped", "test skipped", "test that may fail"]
+    ("tests", "says"),
+    [
+        pytest.param(*row, id=name, marks=[pytest.mark.nightly] * (name != "test skipped"))
+        for name, row in zip(
+            ("no test", "file skipped", "test skipped", "test that may fail"), TABLES["not_passed"], strict=True
+        )
+    ],
 )
 def test_tests_beside_the_suite_that_did_not_pass_are_no_acceptance(tmp_path: Path, tests: str, says: str) -> None:
     beside(tmp_path, tests)

@@ -298,6 +298,7 @@ def test_a_node_of_another_job_is_told_the_likely_cause(
         meeting.join(1, seconds=1.0, job=job)
 
 
+@pytest.mark.nightly
 def test_a_store_of_the_launcher_serves_one_attempt(meeting: Meeting) -> None:
     host = meeting.peer(is_master=True)
     lead, agent = (meeting.join(rank, hosted=True, job="4711 of 2 nodes") for rank in range(2))

@@ -172,6 +172,7 @@ def test_what_stops_a_test_is_no_verdict_on_the_device(tmp_path: Path, plugin: s
     assert ran.closing.startswith("SIMULATED BROKEN test_matmul.py::test_matmul[gpu0-bf16]")
 
 
+@pytest.mark.nightly
 def test_what_a_library_prints_in_a_worker_is_no_message_of_it(tmp_path: Path) -> None:
     lines = [f'{{"event": "{event}"}}' for event in ("result", "opened", "error", "tuning", "at", "done", "reading")]
     (tmp_path / "sitecustomize.py").write_text(

@@ -325,8 +325,9 @@ input()
 """
 
 
-def test_silent_child_is_asked_where_it_is(start: Start) -> None:
+def test_silent_child_is_asked_where_it_is(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then it is killed, and its answer is the reason; so is having none."""
+    monkeypatch.setattr(supervisor, "ANSWER_SECONDS", 1.0)
     calls = called(start, ANSWERS.format(frames=["synchronize (a.py:7)", "main (b.py:1)"]), "time.sleep(1000)")
     conduct(calls, patience=1.0)
     reasons = [call.trouble and call.trouble.reason for call in calls]

@@ -84,6 +84,7 @@ def test_a_slow_path_is_named_and_neither_of_its_nodes() -> None:
         assert (ends(run), said in run.conclusion.closing.line) == (("REJECTED", 1), True)
 
 
+@pytest.mark.nightly
 def test_a_slow_leaf_is_an_island_and_the_slow_nodes_beside_it_and_in_it_are_named() -> None:
     for nodes, (seed, bad) in product([64, 256], places(64, 3)):
         leaf = Random(seed).randrange(nodes // 16)  # noqa: S311
