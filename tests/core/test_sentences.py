@@ -1,6 +1,7 @@
 """What a verdict says in words: one sentence for each kind of reason, and how reasons are joined.
 
-`sentences.golden` holds them; to write it anew after a change of wording: python tests/core/test_sentences.py.
+`sentences.golden` holds them; to write it anew after a change of wording:
+PYTHONPATH=tests python tests/core/test_sentences.py.
 """
 
 import json

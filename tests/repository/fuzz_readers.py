@@ -7,6 +7,7 @@ the process by a signal, and the file is left in the folder. The result is print
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import json
 import random
@@ -93,7 +94,7 @@ def mutated_record(text: bytes, chance: random.Random) -> bytes:
         holder, key = chance.choice(list(_places(record)))
         with contextlib.suppress(KeyError, IndexError):
             alike = [value for value in VALUES if isinstance(value, type(holder[key]))]
-            holder[key] = chance.choice(alike if alike and chance.random() < 0.8 else VALUES)
+            holder[key] = copy.deepcopy(chance.choice(alike if alike and chance.random() < 0.8 else VALUES))
     return json.dumps(record).encode()
 
 
