@@ -130,13 +130,13 @@ def _least_squares(
     weights: Sequence[float], log_losses: Sequence[float], presence: Mapping[str, Sequence[float]]
 ) -> dict[str, float]:
     """Return the loss by each reason while it holds, never negative, by coordinate descent."""
-    taken = dict.fromkeys(presence, 0.0)
+    parts = dict.fromkeys(presence, 0.0)
     weighted = {name: list(map(math.prod, zip(weights, row, strict=True))) for name, row in presence.items()}
     targets = {name: _mean(row, log_losses) for name, row in weighted.items()}
     products = {(first, second): _mean(weighted[first], presence[second]) for first in presence for second in presence}
     for _ in range(SWEEPS):
         for name in presence:
-            explained = math.fsum(taken[other] * products[name, other] for other in presence if other != name)
+            explained = math.fsum(parts[other] * products[name, other] for other in presence if other != name)
             square = products[name, name]
-            taken[name] = max(0.0, (targets[name] - explained) / square) if square else 0.0
-    return taken
+            parts[name] = max(0.0, (targets[name] - explained) / square) if square else 0.0
+    return parts

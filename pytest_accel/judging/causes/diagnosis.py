@@ -117,7 +117,7 @@ def _of_clock(shares: Shares, device: Device, summary: TelemetrySummary) -> list
 
 
 def _at_clock(shares: Shares) -> str:
-    """Return what the device does at the clock that it held, in words; empty if it is not known what is usual."""
+    """Return the speed of the device at the clock that it held in words; empty if the usual one is not known."""
     if shares.at_clock is None:
         return ""
     if shares.at_clock >= (USUAL if shares.expected.alike else 1.0):

@@ -99,9 +99,10 @@ def attributed(rows: Sequence[Measurement], names: Names) -> list[Measurement]:
     if not cells:
         return list(rows)
     matrix = _rates(cells)
-    wrong = {pair: 0.0 if cell["wrong"] else 1.0 for pair, cell in cells.items()}
+    intact = {pair: 0.0 if cell["wrong"] else 1.0 for pair, cell in cells.items()}
     slow = {pair: median(cell["samples"]) for pair, cell in cells.items() if cell["samples"]}
-    culprits = {**(blamed(slow) if slow else {}), **blamed(wrong)}  # who is slow to send is not to blame for wrong data
+    # a device that is slow to send is not to blame for wrong data
+    culprits = {**(blamed(slow) if slow else {}), **blamed(intact)}
     return [_own(row, matrix, culprits, cells, names) if "cells" in row.details else row for row in rows]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -49,7 +49,7 @@ class Yardstick:
     value: float | None = None
     clock: float | None = None
     of: str = ""
-    """What they are those of, as words: "the median of 8 devices", or empty."""
+    """The origin of value and clock in words: "the median of 8 devices", or empty."""
     alike: bool = False
     """True if they are those of like devices under the same load."""
 
@@ -87,18 +87,16 @@ def shares(measurement: Measurement, device: Device, limit: Limit | None, like_d
     expected = expectation(measurement, clock, device, limit, like_devices)
     shortfall = _speed(measurement, expected.value)
     factors = Shares(expected, None if shortfall is None else shortfall - 1, clock)
-    by_reason = _by_reason(measurement, device, expected) if factors.low_clock else {}
     facts = device.facts
     last_attempts = _last_of_each(like_devices, measurement) if expected.alike else []
     widest = _bandwidth(facts.get("pcie_gen_max"), facts.get("pcie_width_max"))
-    return Shares(
-        expected,
-        factors.shortfall,
-        clock,
-        by_reason,
-        _at_clock(measurement, shortfall, clock, expected),
-        _of_usual(_link(measurement), map(_link, last_attempts), widest),
-        _of_usual(_memory_clock(measurement), map(_memory_clock, last_attempts), facts.get("memory_clock_max_mhz")),
+    highest = facts.get("memory_clock_max_mhz")
+    return replace(
+        factors,
+        by_reason=_by_reason(measurement, device, expected) if factors.low_clock else {},
+        at_clock=_at_clock(measurement, shortfall, clock, expected),
+        link=_of_usual(_link(measurement), map(_link, last_attempts), widest),
+        memory_clock=_of_usual(_memory_clock(measurement), map(_memory_clock, last_attempts), highest),
     )
 
 
@@ -132,8 +130,8 @@ def expectation(
 def _of_usual(value: float | None, like_values: Iterable[float | None], highest: float | None) -> float | None:
     """Return a reading as a fraction of that of the like devices, or without them of the highest that is stated."""
     readings = [reading for reading in like_values if reading]
-    usual = median(readings) if readings else highest
-    return value / usual if value and usual else None
+    expected = median(readings) if readings else highest
+    return value / expected if value and expected else None
 
 
 def _link(measurement: Measurement) -> float | None:
@@ -159,15 +157,15 @@ def mean_clock(measurement: Measurement) -> float | None:
 
 
 def _last_of_each(devices: Sequence[Attempts], measurement: Measurement) -> list[Measurement]:
-    """Return the last attempt of each device in the same company, whose figure can be compared with a measurement."""
-    last_attempts = []
-    for attempts in devices:
-        usable = [
-            attempt for attempt in attempts if attempt.how == measurement.how and attempt.unit == measurement.unit
-        ]
-        usable = [attempt for attempt in usable if not attempt.trouble and not attempt.noted("disturbed")]
-        last_attempts += [attempt for attempt in usable if isinstance(attempt.value, int | float)][-1:]
-    return last_attempts
+    """Return the last attempt of each device whose figure can be compared with a measurement."""
+    comparable = ([attempt for attempt in attempts if _comparable(attempt, measurement)] for attempts in devices)
+    return [attempts[-1] for attempts in comparable if attempts]
+
+
+def _comparable(attempt: Measurement, measurement: Measurement) -> bool:
+    """Return True for an undisturbed attempt in the same company and unit as a measurement."""
+    same = (attempt.how, attempt.unit) == (measurement.how, measurement.unit)
+    return same and isinstance(attempt.value, int | float) and not attempt.trouble and not attempt.noted("disturbed")
 
 
 def _timed(measurement: Measurement) -> bool:
@@ -184,7 +182,7 @@ def _speed(measurement: Measurement, expected: float | None) -> float | None:
 
 
 def _at_clock(measurement: Measurement, speed: float | None, clock: float | None, expected: Yardstick) -> float | None:
-    """Return what a device reaches at the clock that it held, as a fraction of the usual; None if it is not known."""
+    """Return the speed of a device at the clock that it held, as a fraction of the usual; None if it is not known."""
     if seldom_read(measurement):
         return None
     if expected.alike and speed and clock and expected.clock:

@@ -38,26 +38,26 @@ def by_subject(verdicts: Iterable[Verdict], names: Names) -> dict[str, list[Verd
     return dict(sorted(groups.items(), key=lambda item: order.get(item[0], len(order))))
 
 
-def rejected(failed: Sequence[Verdict], shortfalls: Sequence[Verdict], names: Names, expected_devices: int) -> str:
+def rejected(failures: Sequence[Verdict], shortfalls: Sequence[Verdict], names: Names, expected_devices: int) -> str:
     """Return every subject that fails, with the headline of its worst verdict.
 
     The `shortfalls` on devices that nothing rejects follow in the same form.
     """
-    groups = by_subject(failed, names)
+    groups = by_subject(failures, names)
     short_part = f"; short, but not rejected: {_worst_of_each(shortfalls, names)}" if shortfalls else ""
     if len(groups) == 1:
         ((subject, (worst, *_)),) = groups.items()
-        return f"REJECTED {names[subject]}: {in_short(worst)}{more(failed)}{short_part}"
+        return f"REJECTED {names[subject]}: {in_short(worst)}{more(failures)}{short_part}"
     devices = len(set(groups) - {NODE})
     total = max(expected_devices, len(set(names) - {NODE}), devices)
-    return f"REJECTED {devices}/{total}: {_worst_of_each(failed, names)}{more(failed, len(groups))}{short_part}"
+    return f"REJECTED {devices}/{total}: {_worst_of_each(failures, names)}{more(failures, len(groups))}{short_part}"
 
 
 def _worst_of_each(verdicts: Sequence[Verdict], names: Names) -> str:
     """Return every subject with its worst verdict; devices that broke one bound share a part, with their values."""
-    worst_verdicts = [group[0] for group in by_subject(verdicts, names).values()]
     groups = grouped(
-        worst_verdicts, lambda verdict: (verdict.metric, limit_of(verdict)) if _broke(verdict) else in_short(verdict)
+        named(verdicts, names),
+        lambda verdict: (verdict.metric, limit_of(verdict)) if _broke(verdict) else in_short(verdict),
     )
     parts = ((spanned([names[verdict.culprit] for verdict in group]), _of_all(group)) for group in groups.values())
     return "; ".join(map(" ".join, parts))
@@ -160,13 +160,13 @@ def backed(deciding: Sequence[Verdict]) -> dict[str, Backing]:
 def bases(backings: Mapping[str, Backing], deciding: Sequence[Verdict]) -> str:
     """Return the evidence behind the floors that judged in words: "matmul by 1 publisher, memory by 3"."""
     # figures that others published and measured by our method go without saying
-    shown = [(CALLED.get(part, part), backing) for part, backing in backings.items() if backing.basis in TOLD]
-    groups = grouped((pair for pair in shown if not pair[1].publishers), lambda pair: pair[1].words)
+    shown_backings = [(CALLED.get(part, part), backing) for part, backing in backings.items() if backing.basis in TOLD]
+    groups = grouped((pair for pair in shown_backings if not pair[1].publishers), lambda pair: pair[1].words)
     phrases = [
         f"{', '.join(part for part, _ in pairs)} by {words}{_few(deciding) if pairs[0][1].basis is Basis.OWN else ''}"
         for words, pairs in groups.items()
     ]
-    counts = [f"{part} by {backing.words}" for part, backing in shown if backing.publishers]
+    counts = [f"{part} by {backing.words}" for part, backing in shown_backings if backing.publishers]
     counts = counts[:1] + [text.partition(" publisher")[0] for text in counts[1:]]  # the first says what they count
     return "; ".join(filter(None, [*phrases, ", ".join(counts)]))
 
@@ -185,10 +185,8 @@ def waivers(verdicts: Sequence[Verdict], names: Names, day: str) -> str:
 
     `day` is the date of the run in ISO format; empty if it is not known. The result is empty if there is none.
     """
-    waived: dict[Waiver, list[Verdict]] = {}
-    for verdict in worst_first(verdicts):
-        if verdict.waiver:
-            waived.setdefault(verdict.waiver, []).append(verdict)
+    used = [verdict for verdict in worst_first(verdicts) if verdict.waiver]
+    waived: dict[Waiver, list[Verdict]] = grouped(used, attrgetter("waiver"))
     terms = grouped(waived, lambda waiver: f"by {waiver.by} {', '.join(_reach(waiver, waived[waiver], day))}")
     text = "; ".join(
         f"{', '.join(_broken(waived[waiver][0], names) for waiver in group)} {by}" for by, group in terms.items()

@@ -57,8 +57,7 @@ class PassiveResult:
     def broken(self) -> list[Verdict]:
         """The verdicts that reject the node, the most severe finding first."""
         failures = [verdict for verdict in self.verdicts if verdict.fails and verdict.status is Status.FAIL]
-        order = list(Severity)
-        return sorted(failures, key=lambda verdict: order.index(self.findings[verdict.key].severity))
+        return sorted(failures, key=lambda verdict: list(Severity).index(self.findings[verdict.key].severity))
 
     @property
     def undecided(self) -> list[Verdict]:

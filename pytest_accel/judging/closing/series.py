@@ -40,11 +40,11 @@ class SeriesRun:
 
     number: int
     state: str
-    """That of its record. A run that is over and whose record says "running" did not end."""
+    """The state of its record. A run that is over and whose record says "running" did not end."""
     whole: bool
     """True if everything was measured."""
     seconds: float
-    """How long it took, 0 unless it is whole."""
+    """The time that it took, 0 unless it is whole."""
     boot: str
     last: str
     """The time of its last reading: ISO 8601, in UTC."""
@@ -53,9 +53,9 @@ class SeriesRun:
     whose time is its own."""
     line: str
     verdicts: Sequence[Verdict]
-    """Those that break a limit or are MARGINAL."""
+    """The verdicts that break a limit or are MARGINAL."""
     terms: Mapping[str, str]
-    """What is the same in all runs of a series."""
+    """The terms that are the same in all runs of a series."""
     simulated: bool = False
     epoch: float = 0.0
     """The time in `loaded` at which CLOCK_MONOTONIC of its boot was zero."""

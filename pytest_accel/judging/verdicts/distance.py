@@ -147,7 +147,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Distance:
-    """How far a value is behind its reference: the share of speed `lost`, negative for a faster one.
+    """The distance of a value behind its reference: the share of speed `lost`, negative for a faster one.
 
     It counts above `allowed` and fails above `fails_from`, which is infinite where no distance fails.
     """

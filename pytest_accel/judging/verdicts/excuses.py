@@ -24,7 +24,7 @@ class Excuse:
 
     status: Status
     applies: Applies
-    most: float = math.inf
+    reach: float = math.inf
     """The largest distance to the limit, as a share of it, that the note explains."""
 
 
@@ -35,7 +35,7 @@ EXCUSES: Mapping[str, Excuse] = {
     ),
     "restricted": Excuse(Status.INCONCLUSIVE, lambda verdict, _: verdict.margin is not None),
     # a speed and no fact; at a load of ten on two cores a process gets a sixth of the time
-    "load": Excuse(Status.MARGINAL, lambda verdict, run: verdict.margin is not None and bool(run.samples), most=0.95),
+    "load": Excuse(Status.MARGINAL, lambda verdict, run: verdict.margin is not None and bool(run.samples), reach=0.95),
     "disturbed": Excuse(Status.INCONCLUSIVE, lambda *_: True),
 }
 """The excuses by the kind of their note. The first one that applies counts."""
@@ -50,7 +50,7 @@ def excused(verdict: Verdict, measurement: Measurement) -> Verdict:
     for kind, excuse in EXCUSES.items():
         for note in measurement.notes:
             if note.kind == kind and verdict.status is Status.FAIL and excuse.applies(verdict, measurement):
-                explained = -(verdict.margin or 0.0) <= excuse.most
+                explained = -(verdict.margin or 0.0) <= excuse.reach
                 reason = note if explained else Note("beyond_load", note.text)
                 verdict = verdict.because(reason, status=excuse.status if explained else Status.FAIL)
     return verdict

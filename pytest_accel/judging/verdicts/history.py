@@ -24,7 +24,7 @@ from pytest_accel.judging.verdicts.like_devices import LATENCY, POWER, compared,
 VARYING = ("operations_per_block", "earlier_copies")
 """Conditions that differ from run to run, or from a measurement to its repeat, although the method is the same."""
 TERMS = ("level", "platform", "driver", "torch", "cuda", "hip", "nccl", "rccl")
-"""What may differ between comparable runs, and is said with an earlier figure then."""
+"""The terms that may differ between comparable runs; they are stated with an earlier figure then."""
 ENOUGH_RUNS = 8
 """Earlier runs from which on the deviation from run to run is estimated from them."""
 ABOVE = 1.5
@@ -68,9 +68,9 @@ def plausible(figures: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str,
     """Return the figures of a run without rates that are far above those of the other devices."""
     believed = {}
     for name, values in figures.items():
-        alike = is_rate(parts_of(name)[1]) and len(values) >= ENOUGH_ALIKE
+        comparable = is_rate(parts_of(name)[1]) and len(values) >= ENOUGH_ALIKE
         # no device is that much better than its neighbours: every later run would be short of a wrong figure
-        ceiling = ABOVE * median(values.values()) if alike else math.inf
+        ceiling = ABOVE * median(values.values()) if comparable else math.inf
         believed[name] = {subject: value for subject, value in values.items() if value <= ceiling}
     return believed
 
@@ -81,9 +81,9 @@ def terms_of(level: str, platform: str, software: Mapping[str, Any]) -> dict[str
     return {name: str(terms[name]) for name in TERMS if terms.get(name)}
 
 
-def differing(then: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return the terms that two runs both state and that differ, by name: then and now."""
-    return {name: (then[name], now[name]) for name in TERMS if name in then and name in now and then[name] != now[name]}
+def differing(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return the terms that two runs both state and that differ, by name: old and new."""
+    return {name: (old[name], new[name]) for name in TERMS if name in old and name in new and old[name] != new[name]}
 
 
 def deviation_of_runs(series: Iterable[Sequence[float]]) -> float | None:

@@ -76,17 +76,17 @@ class _Case:
     software: Mapping[str, Any]
     explain: Callable[[Measurement], Cause | None]
 
-    def by_itself(self, measured: Sequence[Measurement], rounds: int) -> Verdict:
+    def by_itself(self, measurements: Sequence[Measurement], rounds: int) -> Verdict:
         """Return the verdict on the last of the measurements: the limit compared, the cause, what excuses it."""
         assert self.limit
-        verdict = compare(measured[-1], self.limit, rounds, self.software)
+        verdict = compare(measurements[-1], self.limit, rounds, self.software)
         if verdict.status is Status.FAIL and verdict.margin is not None:
-            verdict = verdict.because(*self.cause([measured[-1], *fallen_short(measured[:-1], verdict)]))
-        return excused(verdict, measured[-1])
+            verdict = verdict.because(*self.cause([measurements[-1], *fallen_short(measurements[:-1], verdict)]))
+        return excused(verdict, measurements[-1])
 
-    def cause(self, measured: Sequence[Measurement]) -> list[Cause]:
+    def cause(self, measurements: Sequence[Measurement]) -> list[Cause]:
         """Return the cause by the first measurement that shows one; if not by the one judged, the cause says so."""
-        for index, measurement in enumerate(measured):
+        for index, measurement in enumerate(measurements):
             if cause := self.explain(measurement):
                 return [replace(cause, before=index > 0)]
         return []
@@ -138,8 +138,8 @@ def _of_rounds(attempts: Sequence[Measurement], case: _Case, not_repeated: str) 
     for attempt in attempts:
         if attempt.trouble and attempt.trouble.kind in ("device", "bug"):
             return _troubled(attempt, attempt.trouble, limit, len(rounds))
-    last, measured = rounds[-1], [attempt for attempt in rounds if not attempt.trouble]
-    verdict = case.by_itself(measured, len(rounds)) if limit and measured else None
+    last, measurements = rounds[-1], [attempt for attempt in rounds if not attempt.trouble]
+    verdict = case.by_itself(measurements, len(rounds)) if limit and measurements else None
     if verdict and limit and verdict.status is Status.FAIL and not_repeated:
         status = Status.FAIL if far(verdict, limit) else Status.INCONCLUSIVE
         return verdict.because(Note("repeat_without_time", not_repeated), status=status)

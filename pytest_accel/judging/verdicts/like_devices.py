@@ -34,14 +34,14 @@ Attempts = Sequence[Measurement]
 
 @dataclass(frozen=True)
 class DeviceKind:
-    """What like devices share: the product with its partitioning, and the places of its links in the node."""
+    """The traits that like devices share: the product with its partitioning, and the positions of its links."""
 
     product: Hashable
     host_link: Hashable = None
     peer_links: Hashable = None
 
     def near(self, part: str) -> Hashable:
-        """Return what devices share that are compared narrowly in a probe of `part`."""
+        """Return the traits that neighbours share in a probe of `part`."""
         return self.product, {"host": self.host_link, "link": self.peer_links}.get(part)
 
 

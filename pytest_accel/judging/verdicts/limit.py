@@ -146,10 +146,10 @@ def _usable(peak: Peak | None) -> bool:
 
 def _compare_fact(base: Verdict, accepted: Sequence[Value | None]) -> Verdict:
     """Return the verdict on a value that has to be one of those accepted."""
-    same = base.value in accepted
+    accepts = base.value in accepted
     expected = accepted[0] if len(accepted) == 1 else " or ".join(map(str, accepted))
-    status = Status.PASS if same else Status.FAIL
-    return replace(base, expected=expected, status=status, reasons=(Expected(said=not same),))
+    status = Status.PASS if accepts else Status.FAIL
+    return replace(base, expected=expected, status=status, reasons=(Expected(said=not accepts),))
 
 
 def _compare_version(base: Verdict, expected: str) -> Verdict:
@@ -250,7 +250,7 @@ def _interval(measurement: Measurement, limit: Limit, scale: float) -> tuple[flo
 
 
 def _bound(side: Side, measurement: Measurement, in_force: Floor) -> Compared:
-    """Return what a value is compared with: a bound, and what that is a share of."""
+    """Return the bound that a value is compared with, and the figure that it is a share of."""
     limit = in_force.bound
     if in_force.basis is Basis.CLASS and limit.class_floor:
         return Compared(side, limit.class_floor.share, limit.class_floor.of)

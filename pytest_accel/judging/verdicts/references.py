@@ -34,30 +34,31 @@ from pytest_accel.judging.verdicts.like_devices import (
 
 
 def beside_references(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
-    """Return the verdict on a device or node after it was held against its neighbours, its own past and other nodes."""
-    return _among_nodes(_against_past(_beside(verdict, attempts, background), attempts, background), attempts)
+    """Return the verdict on a device or node, compared with its neighbours, its own past and other nodes."""
+    verdict = _against_neighbours(verdict, attempts, background)
+    return _among_nodes(_against_past(verdict, attempts, background), attempts)
 
 
 # -- like devices
 
 
-def _beside(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
+def _against_neighbours(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
     rounds = _rounds(attempts, background)
     confirmed = confirm(rounds, background.not_repeated)
     distance = confirmed.distance if confirmed else next((distance for distance in reversed(rounds) if distance), None)
-    if distance:
-        reference = distance.reference
-        fields = distance.lost, distance.crossed, reference.middle, reference.count, reference.spread, distance.at_clock
-        verdict = replace(verdict, neighbours=Comparison(*fields))
+    if distance is None:
+        return _shared(verdict, attempts, background)
+    reference = distance.reference
+    fields = distance.lost, distance.crossed, reference.middle, reference.count, reference.spread, distance.at_clock
+    neighbours = Comparison(*fields)
     if verdict.status is Status.FAIL or confirmed is None:
-        return _shared(verdict, attempts, background) if confirmed is None or confirmed.distance.lost <= 0 else verdict
+        verdict = replace(verdict, neighbours=neighbours)
+        return _shared(verdict, attempts, background) if confirmed is None or distance.lost <= 0 else verdict
     if confirmed.status is Status.FAIL and any(attempt.noted("load") for attempt in attempts):
         confirmed = replace(confirmed, status=Status.MARGINAL)
-    assert verdict.neighbours
-    neighbours = replace(verdict.neighbours, status=confirmed.status, at_first=confirmed.at_first)
     alone = [] if background.not_repeated else _alone(attempts)
     worse = verdict.worsened(confirmed.status, BehindNeighbours(), *alone, *confirmed.doubt)
-    return replace(worse, neighbours=neighbours)
+    return replace(worse, neighbours=replace(neighbours, status=confirmed.status, at_first=confirmed.at_first))
 
 
 def _rounds(attempts: Attempts, background: Background) -> list[Distance | None]:
@@ -147,8 +148,7 @@ def figure(measurement: Measurement, clock: float | None = None) -> float | None
     """
     if not usable(measurement) or clock is None:
         return value_of(measurement) if usable(measurement) else None
-    held_mhz = held_clock(measurement)
-    return value_of(measurement) * clock / held_mhz if held_mhz else None
+    return value_of(measurement) * clock / held_mhz if (held_mhz := held_clock(measurement)) else None
 
 
 def _shared(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
@@ -173,16 +173,14 @@ class Drop:
     since: Since
 
 
-def drop(
-    measurement: Measurement,
-    past: Past,
-    spread: Spread | None,
-    shared_since: Callable[[EarlierFigure], float] = lambda _: 0.0,
-) -> Drop | None:
-    """Return the clearer of the losses since the first accepted and the last run; None if nothing can be compared.
+SharedSince = Callable[[EarlierFigure], float]
+"""A function that returns what the other like devices lost since the run of an earlier figure."""
 
-    `shared_since` returns what the other like devices lost since the run of an earlier figure.
-    """
+
+def drop(
+    measurement: Measurement, past: Past, spread: Spread | None, shared_since: SharedSince = lambda _: 0.0
+) -> Drop | None:
+    """Return the clearer of the losses since the first accepted and the last run; None if nothing can be compared."""
     runs: tuple[tuple[Since, EarlierFigure | None], ...] = ("first accepted", past.first), ("last", past.last)
     value, unit, drops = value_of(measurement), measurement.unit, []
     for since, earlier in runs if kept(measurement) else ():
@@ -200,10 +198,10 @@ def drop(
 def _against_past(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
     drops = [_drop(measurement, background, index) for index, measurement in enumerate(together(attempts))]
     confirmed = confirm([drop.distance if drop else None for drop in drops], background.not_repeated)
-    known = [drop for drop in drops if drop and (not confirmed or drop.distance is confirmed.distance)]
-    if not known:
+    comparable = [drop for drop in drops if drop and (not confirmed or drop.distance is confirmed.distance)]
+    if not comparable:
         return verdict
-    loss, earlier, since = known[-1].distance, known[-1].figure, known[-1].since
+    loss, earlier, since = comparable[-1].distance, comparable[-1].figure, comparable[-1].since
     past = Comparison(loss.lost, loss.allowed, earlier.value, since=since, day=earlier.day, differs=earlier.differs)
     if verdict.status is Status.FAIL or confirmed is None:
         return replace(verdict, past=past)
@@ -215,13 +213,13 @@ def _against_past(verdict: Verdict, attempts: Attempts, background: Background) 
 
 
 def _drop(measurement: Measurement, background: Background, index: int) -> Drop | None:
-    """Return the drop of a device in a round, beside what the other like devices lost by then."""
+    """Return the drop of a device in a round, with the loss that the other like devices share with it by then."""
     past = background.past_of(measurement)
     like_devices = _in_round(_all_together(background.like_devices), index)
 
     def shared_since(figure: EarlierFigure) -> float:
         others = [device for device in like_devices if device.subject != measurement.subject and kept(device)]
-        pasts = [(other, past.of(figure.record)) for other in others if (past := background.past_of(other))]
+        pasts = [(other, other_past.of(figure.record)) for other in others if (other_past := background.past_of(other))]
         losses = [1 - speed_share(value_of(other), earlier.value, other.unit) for other, earlier in pasts if earlier]
         return median(losses) if len(losses) >= ENOUGH_ALIKE - 1 else 0.0
 
@@ -250,6 +248,6 @@ def _among_nodes(verdict: Verdict, attempts: Attempts) -> Verdict:
 
 
 def _alone(attempts: Attempts) -> list[Alone]:
-    """Return what a device that was found behind does alone, if it was measured so instead of not at all."""
+    """Return the value of a device alone, if it was measured alone."""
     alone = [attempt for attempt in attempts if attempt.how == "alone" and usable(attempt)]
     return [Alone(alone[-1].value, alone[-1].unit)] if alone else []

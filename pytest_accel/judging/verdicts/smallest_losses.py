@@ -64,14 +64,14 @@ def smallest_losses(verdicts: Iterable[Verdict], attempts: RunAttempts) -> dict[
     losses_by_family: dict[Family, list[RejectedLosses]] = {}
     speeds = [(verdict, speed) for verdict in verdicts if (speed := _speed(verdict, attempts.measured))]
     for family, pairs in grouped(speeds, lambda pair: _family(pair[1])).items():
-        short = {speed.subject for verdict, speed in pairs if verdict.status in SHORT}
+        short_subjects = {speed.subject for verdict, speed in pairs if verdict.status in SHORT}
         # what makes a device slow widens its own error, so those that fell short are left out if there are others
-        short = set() if short == {speed.subject for _, speed in pairs} else short
+        short_subjects = set() if short_subjects == {speed.subject for _, speed in pairs} else short_subjects
         for verdict, speed in pairs:
-            if speed.subject in short:
+            if speed.subject in short_subjects:
                 continue
             background = attempts.background((speed.metric, speed.subject))
-            healthy = [device for device in _last(background.neighbours) if device.subject not in short]
+            healthy = [device for device in _last(background.neighbours) if device.subject not in short_subjects]
             count = len(_last(background.like_devices))
             count, losses = (count, _behind(speed, background, healthy)) if count >= ENOUGH_ALIKE else (0, {})
             loss, limits = losses.get(family), _below(verdict, speed, background.spread, attempts.software)
