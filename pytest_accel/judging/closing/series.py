@@ -139,9 +139,9 @@ def hours_done(runs: Sequence[SeriesRun]) -> float:
 def merged(runs: Sequence[SeriesRun], last: Sequence[Verdict]) -> list[Verdict]:
     """Return the worst verdict on each limit.
 
-    `last` are the verdicts of the last whole run. A verdict that says nothing about the hardware counts there alone: if
-    a later run holds the limit, what disturbed an earlier one is over.
+    `last` are the verdicts of the last whole run. A verdict that says nothing about the hardware counts there alone.
     """
+    # such verdicts are not among those of a `SeriesRun`: if a later run holds the limit, the disturbance is over
     by_key = {verdict.key: verdict for verdict in last}
     for run in runs:
         for verdict in run.verdicts:
@@ -168,6 +168,7 @@ def paused(runs: Sequence[SeriesRun]) -> float:
         for old, new in pairwise(runs)
         if old.whole and old.loaded and new.loaded  # any other was stopped
     ]
+    # after a longer pause the series was stopped meanwhile, which is no pause of the load
     pause, loads = sum(pause for pause in pauses if pause <= DIRECTLY), [pause.loaded for pause in runs if pause.loaded]
     return pause / (pause + sum(end - begin for begin, end in loads)) if loads else 0.0
 

@@ -1,8 +1,7 @@
 """The standing of a fabric run: the nodes that good pairs connect, those that none does, and what is still to try.
 
 Two nodes are connected if a pair of them was good. The largest connected part is the fabric. A node outside of it is a
-suspect: no pair with a good node was good. A smaller part of several nodes is an island. So one good partner proves a
-node, if that partner is good itself: two nodes behind one slow switch do not prove each other.
+suspect: no pair with a good node was good. A smaller part of several nodes is an island.
 """
 
 from __future__ import annotations
@@ -116,6 +115,7 @@ class Standing:
     @cached_property
     def fabric_part(self) -> set[int]:
         """The nodes that are good: the largest part, if it has a pair at all."""
+        # one partner proves a node, if it is good itself: two nodes behind one slow switch do not prove each other
         return set(self.parts[0]) if self.parts and any(map(self.good, self.meetings)) else set()
 
     @cached_property

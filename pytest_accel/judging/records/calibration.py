@@ -356,9 +356,8 @@ def _limit(
 
     `alone` says that one node alone has the figure.
 
-    The limit is so far from the centre that a healthy device is rejected with the chance `REJECTED`, and so far from
-    the warning limit that devices on its good side are not within 2 % of the limit, which would be MARGINAL. It never
-    rejects a healthy value, nor lies nearer to the centre, or farther from the healthy values, than lint asks for.
+    The limit is so far from the centre that a healthy device is rejected with the chance `REJECTED`. It never rejects a
+    healthy value, nor lies nearer to the centre, or farther from the healthy values, than lint asks for.
     """
     scale, freedom = spreads.prediction()
     sign = -1 if more_is_better(unit) else 1
@@ -370,12 +369,14 @@ def _limit(
         set_by = "one node alone, whose like nobody measured"
     outer = min if sign < 0 else max
     warn = outer(centre * max(0.0, 1 + sign * warned), healthy_end)
+    # so that devices on the good side of the warning limit are not within 2 % of the limit, which would be MARGINAL
     beyond = 1 + 1.05 * MARGINAL_WITHIN
     candidates = {
         set_by: centre * max(0.0, 1 + sign * apart),
         "the warning limit": warn * beyond**sign,
         f"{1 - TIGHT:.0%} from the centre, as lint asks": centre * (TIGHT - 0.001) ** -sign,
     }
+    # the farthest from the centre: all of the conditions hold for it
     reason, bound = outer(candidates.items(), key=lambda candidate: candidate[1])
     slack = LOOSE if is_rate(unit) else LOOSE_OTHERWISE
     loosest = healthy_end * (slack + 0.001) ** -sign

@@ -130,12 +130,11 @@ def _of_rounds(attempts: Sequence[Measurement], case: _Case, not_repeated: str) 
     """Return the verdict by the last attempt that was measured; one that could not be repeated counts all the same.
 
     A shortfall that there was no time to repeat fails if it is far beyond the allowance of its limit, or if the limit
-    has none because it demands one value; else it is INCONCLUSIVE, as where somebody else stopped the repeat, such as
-    a timeout of another plugin.
+    has none because it demands one value; else it is INCONCLUSIVE.
     """
     # the attempts made on all devices together; all attempts if there is none
     limit, rounds = case.limit, together(attempts) or list(attempts)
-    for attempt in attempts:
+    for attempt in attempts:  # a trouble of the device stays a failure, whatever a later attempt shows
         if attempt.trouble and attempt.trouble.kind in ("device", "bug"):
             return _troubled(attempt, attempt.trouble, limit, len(rounds))
     last, measurements = rounds[-1], [attempt for attempt in rounds if not attempt.trouble]
@@ -144,6 +143,7 @@ def _of_rounds(attempts: Sequence[Measurement], case: _Case, not_repeated: str) 
         status = Status.FAIL if far(verdict, limit) else Status.INCONCLUSIVE
         return verdict.because(Note("repeat_without_time", not_repeated), status=status)
     if verdict and verdict.status is Status.FAIL and last.trouble:
+        # somebody else may have stopped the repeat, such as a timeout of another plugin
         status = Status.INCONCLUSIVE if last.trouble.kind == "external" else Status.FAIL
         return verdict.because(Note("repeat_failed", last.trouble.reason), status=status)
     if last.trouble and last.trouble.kind == "not_applicable" and limit and limit.required:
@@ -154,7 +154,7 @@ def _of_rounds(attempts: Sequence[Measurement], case: _Case, not_repeated: str) 
     if verdict is None:
         return information(last)
     alone = [attempt for attempt in attempts if attempt.how == "alone" and not attempt.trouble]
-    if verdict.status is Status.FAIL and alone:
+    if verdict.status is Status.FAIL and alone:  # it explains the failure, and never clears it
         return verdict.because(Alone(alone[-1].value, alone[-1].unit, holds=case.holds(alone[-1])))
     return _seen_before(verdict, rounds, case) if verdict.status.holds else verdict
 

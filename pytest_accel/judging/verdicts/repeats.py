@@ -47,8 +47,7 @@ class Repeats:
     def together(self, declaration: Declaration, seconds: float, enough: float) -> float:
         """Return the seconds for a repeat on all devices at once, 0 for none.
 
-        They are `seconds`, shortened to what is left for all parts, but not below `enough`. What is missing to that is
-        taken from the share of the part.
+        They are `seconds`, shortened to what is left for all parts, but not below `enough`.
         """
         granted = min(seconds, LONGEST, max(enough, self._free))
         return granted if enough <= min(granted, self.left(declaration)) else 0.0
@@ -75,6 +74,7 @@ class Repeats:
             return
         part, free = _part(declaration), self._free
         self._free = max(0.0, free - seconds)
+        # seconds beyond those for all parts are taken from the share of this one
         self._kept[part] = max(0.0, self._kept.get(part, 0.0) - max(0.0, seconds - free))
 
     def spent(self, declaration: Declaration) -> str:
