@@ -10,6 +10,7 @@ from functools import cache
 from pytest_accel.core.device_facts import GROUPS, DeviceFact
 from pytest_accel.core.fact_metrics import FACT_METRICS
 from pytest_accel.core.host_facts import HOST_FACTS, HostFact
+from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.judging.facts import changed_facts, error_counters
@@ -101,7 +102,7 @@ def _metrics() -> Iterator[Sequence[str]]:
         if declared.fact or not declared.packaged:
             continue
         for metric in _names(declared):
-            beside = like_devices.compared(metric, "", _unit(declared, metric)) and not declared.node
+            beside = like_devices.compared(Measurement(metric, "", _unit(declared, metric))) and not declared.node
             itself = WRONG.get(declared.verifies, "") if metric not in declared.also else ""
             cells = (
                 limits_of(metric),
