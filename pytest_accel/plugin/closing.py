@@ -86,8 +86,8 @@ class ClosingPlugin:
     def pytest_terminal_summary(self, config: pytest.Config) -> None:
         """Write the table."""
         ledger, full = self._session.ledger, config.option.verbose > 0
-        found, width = findings_of(ledger.record), screen.width(config)
-        _write_section(config, table(ledger.verdicts, ledger.names, found, full=full, width=width))
+        findings, width = findings_of(ledger.record), screen.width(config)
+        _write_section(config, table(ledger.verdicts, ledger.names, findings, full=full, width=width))
 
     def _conclude(self, exitstatus: int) -> Closing:
         """Close the run by the exit status of pytest, and return its closing line and exit status.
@@ -111,23 +111,23 @@ class ClosingPlugin:
             self._session.rule_out("time", self._session.deadline.ended)
             return self.finish()
         if exitstatus in JUDGED and not stopped_by:
-            never = [item for item in collection.items if measures(item) and item not in reports.ran]
-            collection.note_missing(never, "never run")
+            missing = [item for item in collection.items if measures(item) and item not in reports.ran]
+            collection.note_missing(missing, "never run")
             return self.finish()
         if exitstatus in JUDGED:  # pytest.exit() with such a status, before every test was run
             exitstatus = pytest.ExitCode.INTERRUPTED
-        why = stopped_by or (TEST_NOT_FOUND if exitstatus == pytest.ExitCode.USAGE_ERROR else PYTEST_FAILED)
+        reason = stopped_by or (TEST_NOT_FOUND if exitstatus == pytest.ExitCode.USAGE_ERROR else PYTEST_FAILED)
         if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
-            why = "no test was collected"
-        return self.finish(why, ended=int(exitstatus))
+            reason = "no test was collected"
+        return self.finish(reason, ended=int(exitstatus))
 
     def finish(self, interrupted: str | None = None, ended: int = 2) -> Closing:
         """Give the session all that pytest knows of the run, and close it: see `Session.finish`."""
-        passed, named = len(self._reports.own_passed), self._config.option.accel_with or self._config.option.file_or_dir
-        own = f"{counted(passed, 'test')} of {listed([str(path) for path in named])}" if passed else ""
+        passed, tests = len(self._reports.own_passed), self._config.option.accel_with or self._config.option.file_or_dir
+        own_tests = f"{counted(passed, 'test')} of {listed([str(path) for path in tests])}" if passed else ""
         broken, failed = self._errors.broken, self._errors.failed
         end = Circumstances(
-            broken_tests=broken, failed_tests=failed, own_tests=own, interrupted=interrupted, ended=ended
+            broken_tests=broken, failed_tests=failed, own_tests=own_tests, interrupted=interrupted, ended=ended
         )
         return self._session.finish(end, self._loaded)
 
@@ -155,10 +155,10 @@ class Planning:
         """
         session.items = self._collection.items  # complete for other plugins, too
         yield
-        given = {str(arg) for arg in session.config.invocation_params.args}
+        arguments = {str(arg) for arg in session.config.invocation_params.args}
         if exitstatus == pytest.ExitCode.TESTS_FAILED:  # a fixture under --setup-only; 1 is kept for REJECTED
             exitstatus = pytest.ExitCode.INTERNAL_ERROR
-        elif exitstatus == pytest.ExitCode.OK and not {"--collect-only", "--collectonly", "--co"} & given:
+        elif exitstatus == pytest.ExitCode.OK and not {"--collect-only", "--collectonly", "--co"} & arguments:
             text = "nothing was measured: --collect-only, --setup-plan and --setup-only do not run the tests"
             screen.write(session.config, [(text, "yellow")])
             exitstatus = exits.NOT_JUDGED
@@ -176,8 +176,8 @@ def _write_section(config: pytest.Config, lines: list[terminal.Line]) -> None:
     session, reporter = config.stash[SESSION], screen.reporter(config)
     terms = session.found.terms
     lines += [(f"note: {note}", "yellow") for note in (*session.ledger.record.notes, *left_out(config))]
-    if between := session.fabric.fabric:  # which the node of rank 0 alone knows
-        lines += fabric.lines(between)
+    if network := session.fabric.fabric:  # which the node of rank 0 alone knows
+        lines += fabric.lines(network)
     if lines and reporter:
         simulated = "SIMULATED " if session.asked.node else ""
         title = f"accel: {simulated}{terms.sku.name if terms.sku else 'no SKU'}, {terms.level}"
@@ -206,8 +206,8 @@ def _last_lines(
     run, together = ledger.record.info, session.asked.options.fabric  # no node leads on by itself from a fabric run
     took = [terminal.time_line(run["seconds"])] if full and "seconds" in run else []
     took += [terminal.sampling_line(run["sampling"])] if full and "sampling" in run else []
-    found, places = findings_of(ledger.record), places_of(ledger.record)
-    steps = next_steps(found, ledger.verdicts, ledger.names, places, full=full)
+    findings, places = findings_of(ledger.record), places_of(ledger.record)
+    steps = next_steps(findings, ledger.verdicts, ledger.names, places, full=full)
     return [
         *terminal.closing_lines(closing, ledger.verdicts, width),
         *terminal.why_lines(closing, ledger.names, width, full=full),
@@ -222,12 +222,16 @@ def _last_lines(
 
 def _repeated(session: Session, tests: Tests, closing: Closing) -> list[terminal.Line]:
     """Return the command that measures again what the closing line names; the page of the first run stays."""
-    named = [tests[each.key] for each in closing.named if each.key in tests and each.status is not Status.UNMEASURED]
-    if not named:
+    names = [
+        tests[verdict.key]
+        for verdict in closing.named
+        if verdict.key in tests and verdict.status is not Status.UNMEASURED
+    ]
+    if not names:
         return []
     command = [word for word in session.asked.options.command if word.partition("=")[0] != "--accel-report"]
     left_out = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for option in ("-k", "--accel-output", "--accel-hours"):
         left_out.add_argument(option)
-    words = [*left_out.parse_known_args(command)[1], "-k", " or ".join(dict.fromkeys(named))]
+    words = [*left_out.parse_known_args(command)[1], "-k", " or ".join(dict.fromkeys(names))]
     return [(f"again: {shlex.join(words)}", "")]

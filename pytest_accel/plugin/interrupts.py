@@ -63,8 +63,8 @@ class Interrupts:
 
     def _stop(self, number: int, _frame: object) -> None:
         if not self.reason:
-            asked = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
-            self.reason = TIME_LIMIT if self._time_is_up else asked
+            cause = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+            self.reason = TIME_LIMIT if self._time_is_up else cause
             raise KeyboardInterrupt
 
     def _hurry(self) -> None:
@@ -111,8 +111,8 @@ def ends_pytest(config: pytest.Config) -> str | None:
         return None
     if config.option.timeout_method == THREAD:
         return _WHY.format(where="--timeout-method=thread")
-    chosen = config.option.timeout_method or config.getini("timeout_method")
-    return _WHY.format(where="timeout_method = thread in the ini file") if chosen == THREAD else None
+    method = config.option.timeout_method or config.getini("timeout_method")
+    return _WHY.format(where="timeout_method = thread in the ini file") if method == THREAD else None
 
 
 def marker_ends_pytest(item: pytest.Item) -> str | None:

@@ -66,8 +66,8 @@ class Reports:
             self.own_passed.add(item)
         if call.when == "teardown" and self._session.deadline.over and item is not item.session.items[-1]:
             item.session.shouldstop = TIME_LIMIT
-        if call.when == "call" and (why := self._session.wrong_sku()):
-            item.session.shouldfail = why
+        if call.when == "call" and (reason := self._session.wrong_sku()):
+            item.session.shouldfail = reason
         return report
 
     def pytest_report_teststatus(self, report: object) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
@@ -102,10 +102,12 @@ class Reports:
                 first = failing[0]
                 _fail(report, f"{session.ledger.names[first.subject]}: {first.metric} {sentence_of(first)}")
             elif not verdicts and report.outcome == "passed" and has_to_measure(item):
-                why = "the test has an accel marker or accel_check but records no measurement; call accel_check in it"
-                _fail(report, why)
+                reason = (
+                    "the test has an accel marker or accel_check but records no measurement; call accel_check in it"
+                )
+                _fail(report, reason)
                 _add(self.errors.broken, item, "records no measurement")
-                self._error_repeats(report, why, NOT_MEASURED)
+                self._error_repeats(report, reason, NOT_MEASURED)
             if failing:
                 return
         if (error := _remember(self.errors, item, call)) and call.excinfo and call.when == "call":
@@ -114,29 +116,29 @@ class Reports:
     def _error_repeats(self, report: pytest.TestReport, error: str, category: tuple[str, str, object]) -> None:
         """Mark a report if the same function has told the error, whatever numbers are in it; the first one names it."""
         function, _, parameters = report.nodeid.partition("[")
-        what = function, re.sub(r"\d+", "", error)
-        if not self._told_before(report, *what):
+        key = function, re.sub(r"\d+", "", error)
+        if not self._told_before(report, *key):
             return
         setattr(report, REPEATS, category)
-        first, title = self._told[what], category[0]
-        shown = f"{parameters.rstrip(']')}{'' if error in first.longreprtext else f' ({error})'}"
-        told = dict(first.sections)
-        told[title] = ", ".join(dict.fromkeys([*filter(None, told.get(title, "").split(", ")), shown]))
-        first.sections = list(told.items())
+        first, title = self._told[key], category[0]
+        text = f"{parameters.rstrip(']')}{'' if error in first.longreprtext else f' ({error})'}"
+        sections = dict(first.sections)
+        sections[title] = ", ".join(dict.fromkeys([*filter(None, sections.get(title, "").split(", ")), text]))
+        first.sections = list(sections.items())
 
     def _repeats(self, report: pytest.TestReport, verdict: Verdict) -> bool:
         """Return True for a failure without a value whose cause another test has told; remember who tells it first."""
         if verdict.value is not None:
             return False
-        whose = verdict.subject if verdict.status is Status.FAIL and verdict.event != LEFT_OUT else ""
-        return self._told_before(report, verdict.status, sentence_of(verdict), whose) or verdict.event == LEFT_OUT
+        subject = verdict.subject if verdict.status is Status.FAIL and verdict.event != LEFT_OUT else ""
+        return self._told_before(report, verdict.status, sentence_of(verdict), subject) or verdict.event == LEFT_OUT
 
-    def _told_before(self, report: pytest.TestReport, *what: object) -> bool:
+    def _told_before(self, report: pytest.TestReport, *key: object) -> bool:
         """Return True if another test has told this; remember the report of the first test that does."""
-        first = self._told.get(what, report)
+        first = self._told.get(key, report)
         if first.nodeid == report.nodeid or not first.failed:  # a test that is rerun shows its last report alone
-            self._told[what] = report
-        return self._told[what] is not report
+            self._told[key] = report
+        return self._told[key] is not report
 
 
 def _remember(errors: Errors, item: pytest.Item, call: pytest.CallInfo[None]) -> str:
@@ -154,7 +156,7 @@ def _remember(errors: Errors, item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 def _add(errors: list[str], item: pytest.Item, error: str) -> None:
     """Add the error of a test, unless it has one: a rerun of it is no further failure."""
-    if not any(known.startswith(f"{item.nodeid} ") for known in errors):
+    if not any(entry.startswith(f"{item.nodeid} ") for entry in errors):
         errors.append(f"{item.nodeid} {error}")
 
 

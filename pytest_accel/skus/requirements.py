@@ -27,13 +27,13 @@ PASSED_THROUGH = "passthrough"
 
 def of_node(metric: str) -> bool:
     """Return whether the metric's subject is the node."""
-    declared = declaration_of(metric)
-    return metric in NODE_FACTS or (declared is not None and declared.node)
+    probe = declaration_of(metric)
+    return metric in NODE_FACTS or (probe is not None and probe.node)
 
 
-def device_count(platform: Platform, found: int) -> int:
+def device_count(platform: Platform, count: int) -> int:
     """Return the expected number of devices: that of the platform, else `found`, at least one."""
-    return platform.devices or max(1, found)
+    return platform.devices or max(1, count)
 
 
 def passed_through(devices: Sequence[Device]) -> bool:
@@ -48,15 +48,15 @@ def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports:
     """
     if sku is None:
         return {"inventory.driver": _fact("inventory.driver", "ok", "the machine shows an accelerator")}
-    where = f"platform {platform.name} of {sku.name}"
+    origin = f"platform {platform.name} of {sku.name}"
     facts = {
-        "inventory.driver": _fact("inventory.driver", "ok", where),
-        "inventory.count": replace(_fact("inventory.count", devices, where), overridden=platform.overridden),
-        "inventory.sku": replace(_fact("inventory.sku", sku.name, where), overridden=sku.rematched),
+        "inventory.driver": _fact("inventory.driver", "ok", origin),
+        "inventory.count": replace(_fact("inventory.count", devices, origin), overridden=platform.overridden),
+        "inventory.sku": replace(_fact("inventory.sku", sku.name, origin), overridden=sku.rematched),
     }
     made = {**facts, **implied.limits(sku, platform, emulated_ports=emulated_ports)}
-    written = sku.limits_on(platform)
-    return implied.joined(made, classes.without_host_floors(written) if emulated_ports else written)
+    file_limits = sku.limits_on(platform)
+    return implied.joined(made, classes.without_host_floors(file_limits) if emulated_ports else file_limits)
 
 
 def required_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:
@@ -99,8 +99,8 @@ def required(limits: Mapping[str, Limit], level: str, devices: Iterable[str]) ->
 
 def between_nodes(metric: str) -> bool:
     """Return True for a metric that a fabric run measures."""
-    declared = declaration_of(metric)
-    return declared is not None and declared.runs == "nodes"
+    probe = declaration_of(metric)
+    return probe is not None and probe.runs == "nodes"
 
 
 def numbered(platform: Platform) -> Platform:

@@ -34,5 +34,5 @@ def pytest_benchmark_group_stats(config: pytest.Config) -> Generator[None, Group
     groups = yield
     if any(word.startswith(TABLE_OPTIONS) for word in option_words(config)):
         return groups
-    kept = [(name, [entry for entry in entries if not is_replay(entry)]) for name, entries in groups]
-    return [(name, entries) for name, entries in kept if entries]
+    foreign = [(name, [entry for entry in entries if not is_replay(entry)]) for name, entries in groups]
+    return [(name, entries) for name, entries in foreign if entries]

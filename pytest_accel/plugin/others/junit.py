@@ -30,9 +30,9 @@ class JUnit:
 
     def _writer(self) -> Any:
         """Return pytest's writer of JUnit files, None without --junitxml."""
-        wanted = ("add_global_property", "node_reporter")
+        methods = ("add_global_property", "node_reporter")
         plugins = self._config.pluginmanager.get_plugins()
-        return next((plugin for plugin in plugins if all(callable(getattr(plugin, x, None)) for x in wanted)), None)
+        return next((plugin for plugin in plugins if all(callable(getattr(plugin, x, None)) for x in methods)), None)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:
@@ -40,8 +40,8 @@ class JUnit:
         yield
         statuses = [value for name, value in report.user_properties if name == "accel.status"]
         status = next((value for value in statuses if value in NOT_JUDGED), None)
-        wanted = report.when == "call" and report.failed and status and Status.FAIL.value not in statuses
-        writer = self._writer() if wanted else None
+        unjudged = report.when == "call" and report.failed and status and Status.FAIL.value not in statuses
+        writer = self._writer() if unjudged else None
         for node in getattr(writer and writer.node_reporter(report), "nodes", ()):
             if node.tag == "failure":
                 node.tag = "error"

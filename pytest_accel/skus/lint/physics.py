@@ -64,12 +64,12 @@ def _headroom(sku: Sku, limit: Limit, platform: Platform) -> float:
 
 def _clocked(sku: Sku, metric: str) -> float:
     """Return the peak at the clocks that the device reports, as a fraction of the datasheet's peak."""
-    declared = declaration_of(metric)
+    probe = declaration_of(metric)
     compute, memory = sku.datasheet.compute, sku.datasheet.memory
-    if declared and declared.peak == "memory" and "gb_per_s" in memory:
+    if probe and probe.peak == "memory" and "gb_per_s" in memory:
         return (memory_rate(sku) or 0.0) / float(memory["gb_per_s"])
     clock = compute.get("fp32_clock_mhz" if parse(metric).variant == "fp32" else "tensor_clock_mhz")
-    if not declared or declared.peak != "tflops" or not clock:
+    if not probe or probe.peak != "tflops" or not clock:
         return 1.0
     boost = BOOST if compute.get("tensor_flops_per_clock") == HALF_RATE else 1.0
     return float(compute.get("max_clock_mhz", boost * clock) / clock)
@@ -92,12 +92,12 @@ def _beside_physics(subject: LintedFile) -> Iterator[tuple[str, float, float, fl
         figures = _figures(limit)
         if maximum is None:
             continue
-        rate, what = maximum
-        most = rate * _headroom(subject.sku, limit, platform)
-        if figures and max(figures) > most:
-            yield key, max(figures), rate, most, what
+        rate, label = maximum
+        bound = rate * _headroom(subject.sku, limit, platform)
+        if figures and max(figures) > bound:
+            yield key, max(figures), rate, bound, label
         elif figures and min(figures) < LOWEST * rate and not 0 < message_bytes(limit.metric) < SMALL:
-            yield key, min(figures), rate, most, what
+            yield key, min(figures), rate, bound, label
 
 
 def _figures(limit: Limit) -> list[float]:
@@ -129,18 +129,18 @@ MAGNITUDES = {
 @rule
 def physics(subject: LintedFile) -> Iterator[LintMessage]:
     """Require figures between 0.4 and 1.0 of what the hardware can do; another unit or a lost digit is named."""
-    for key, value, rate, most, what in _beside_physics(subject):
+    for key, value, rate, bound, label in _beside_physics(subject):
         # the power of ten that brings a fraction of the maximum into the plausible range, or None
         slip = next((10.0**n for n in (1, -1, 2, -2, 3, -3, 6, -6) if LOWEST <= value / rate * 10.0**n <= 1.0), None)
-        expected = f"{LOWEST * rate:.4g} to {most:.4g}, from {LOWEST} of {what}"
+        expected = f"{LOWEST * rate:.4g} to {bound:.4g}, from {LOWEST} of {label}"
         if slip is not None:
-            meant = f"{value * slip:.4g} would be {value * slip / rate:.2f} of {what}"
-            expected = f"another unit or digit: {meant}, this is {value / rate:.2g}"
+            hint = f"{value * slip:.4g} would be {value * slip / rate:.2f} of {label}"
+            expected = f"another unit or digit: {hint}, this is {value / rate:.2g}"
         yield subject.error(key, value, f"expected {expected}")
     for key, (low, high) in MAGNITUDES.items():
-        stated = subject.plain(f"datasheet.{key}")
-        if stated is not None and not low <= stated <= high:
-            yield subject.error(f"datasheet.{key}", stated, f"expected {low:g} to {high:g} in this unit")
+        number = subject.plain(f"datasheet.{key}")
+        if number is not None and not low <= number <= high:
+            yield subject.error(f"datasheet.{key}", number, f"expected {low:g} to {high:g} in this unit")
     bf16 = subject.sku.datasheet.tflops.get("bf16", math.inf)
     for key, limit, platform in subject.limits():
         figure, wide = max(_figures(limit), default=0.0), parse(limit.metric).variant in WIDE
