@@ -95,8 +95,7 @@ def _lanes_lost(width: int, path: Sequence[Mapping[str, int]]) -> int | None:
 def _link_errors(links: list[Mapping[str, Any]]) -> int:
     """Return the errors of all links that needed a retransmission or a recovery."""
     # without the symbol errors that the error correction repairs: they are usual on NVLink 5
-    counts = [count for link in links for name, count in link.get("errors", {}).items() if name not in CORRECTED]
-    return sum(counts)
+    return sum(count for link in links for name, count in link.get("errors", {}).items() if name not in CORRECTED)
 
 
 def _versions(firmware: Mapping[str, str]) -> str:

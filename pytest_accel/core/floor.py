@@ -43,8 +43,7 @@ class Floor:
     @property
     def rejects_below(self) -> float | None:
         """The floor below which nothing excuses a value; None where none is rejected."""
-        floor = self.bound.floor
-        return None if floor is None else min((floor, *(lowest for _, lowest in self.excuses)))
+        return min((self.bound.floor, *(value for _, value in self.excuses))) if self.bound.floor is not None else None
 
 
 def floor_in_force(

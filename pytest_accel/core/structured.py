@@ -209,10 +209,8 @@ def _of_list(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
     origin, inner = get_origin(hint), get_args(hint)
     kind: Any = tuple if origin is tuple else list
     length = len(inner) if origin is tuple and inner[-1] is not Ellipsis else None
-    hooks, as_it_is = (
-        [converter.get_structure_hook(item_hint) for item_hint in inner if item_hint is not Ellipsis],
-        _as_it_is(inner[0]),
-    )
+    hooks = [converter.get_structure_hook(item_hint) for item_hint in inner if item_hint is not Ellipsis]
+    as_it_is = _as_it_is(inner[0])
 
     def of_list(raw: Any, _: Any) -> Any:
         _demand(list, raw)

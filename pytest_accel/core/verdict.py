@@ -209,8 +209,7 @@ class Verdict:
 
     def breaks(self, value: float) -> bool:
         """Return True if a value is below the floor or above the ceiling that judged; False without either."""
-        too_low = self.floor is not None and value < self.floor
-        return too_low or (self.ceiling is not None and value > self.ceiling)
+        return (self.floor is not None and value < self.floor) or (self.ceiling is not None and value > self.ceiling)
 
     @property
     def compared(self) -> list[Comparison]:

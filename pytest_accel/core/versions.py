@@ -47,10 +47,8 @@ def parse(text: str) -> Range:
     for part in text.split(","):
         term = _TERM.fullmatch(part.strip())
         if not term:
-            signs = ", ".join(_OPERATORS)
-            raise BadRange(
-                f"{part.strip()!r} is not a comparison with a version such as >=2.18 (known operators: {signs})"
-            )
+            hint = f"such as >=2.18 (known operators: {', '.join(_OPERATORS)})"
+            raise BadRange(f"{part.strip()!r} is not a comparison with a version {hint}")
         terms.append((term[1], _version(term[2])))
     return Range(text, tuple(terms))
 

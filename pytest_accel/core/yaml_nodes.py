@@ -134,8 +134,7 @@ class _Nodes(Composer, Resolver):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event = self.peek_event()
         if self._depth > DEPTH:
-            message = f"the values are nested more than {DEPTH} levels deep"
-            raise ComposerError(None, None, message, event.start_mark)
+            raise ComposerError(None, None, f"the values are nested more than {DEPTH} levels deep", event.start_mark)
         if not isinstance(event, yaml.AliasEvent):
             self.anchors.pop(event.anchor, None)  # a name may be given to another value
         self._depth += 1
@@ -316,8 +315,7 @@ def text(entry: Located, key: str, mistakes: Mistakes) -> str | None:
 
 def _meant(literal: str) -> str:
     """Return a hint at the number that a text means; empty if it means none."""
-    thousands = re.fullmatch(r"\d{1,3}([,' ]\d{3})+(\.\d+)?", literal)
-    if thousands:
+    if re.fullmatch(r"\d{1,3}([,' ]\d{3})+(\.\d+)?", literal):  # separators of thousands
         return f"; write {float(re.sub(r'[^0-9.]', '', literal)):.12g}, without separators"
     if re.fullmatch(r"\d+,\d+", literal):
         return f"; write {literal.replace(',', '.')}, with a point"

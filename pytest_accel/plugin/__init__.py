@@ -195,10 +195,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say that options of this plugin have no effect without --accel-sku."""
-    words = [str(arg).partition("=")[0] for arg in config.invocation_params.args]
-    accel_options = [arg for arg in words if arg.startswith("--accel-")]
-    if accel_options and not options.is_acceptance_run(config.option):
-        terminalreporter.write_line(f"{accel_options[0]} has no effect without --accel-sku=NAME", yellow=True)
+    words = (str(word).partition("=")[0] for word in config.invocation_params.args)
+    option = next((word for word in words if word.startswith("--accel-")), "")
+    if option and not options.is_acceptance_run(config.option):
+        terminalreporter.write_line(f"{option} has no effect without --accel-sku=NAME", yellow=True)
 
 
 def _limits(item: pytest.Item) -> list[Limit]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Sequence, Sized
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
@@ -66,7 +66,9 @@ class Collection:
         if not isinstance(result, list):
             return result
         tests = [item for item in result if isinstance(item, pytest.Function)]
-        self._functions |= {(position, item.originalname) for item in tests if (position := place(item)) is not None}
+        self._functions |= {
+            (position, item.originalname) for item in tests if (position := position_of(item)) is not None
+        }
         return [item for item in result if self._belongs(item)]
 
     def _belongs(self, item: object) -> bool:
@@ -74,7 +76,7 @@ class Collection:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
         if any(parameters.get(f"accel_{probe}", "") is None for probe in LIMITED):
             return False
-        if not isinstance(item, pytest.Item) or (position := place(item)) is None:
+        if not isinstance(item, pytest.Item) or (position := position_of(item)) is None:
             return True
         if ORDER[position] == "test_vendor_diagnostic" and diagnostics.METRIC not in self._session.found.terms.required:
             return False
@@ -94,23 +96,20 @@ class Collection:
         """Restore the order of the packaged suite after --ff, --nf or a user's hook has changed it.
 
         Links are measured before collectives, then the user's own tests and the soak run; error counters are read last,
-        since they cover only what ran before them.
+        since they cover only the tests before them.
         """
         # Not in pytest_collection_modifyitems: --ff and --nf reorder in wrappers, after every implementation of it.
         collected = {item: position for position, item in enumerate(self.items)}
-        selected = set(session.items)
-        self.note_missing(
-            [item for item in collected if item not in selected], "taken out by a plugin or a conftest.py"
-        )
+        self.note_missing(collected.keys() - {*session.items}, "taken out by a plugin or a conftest.py")
         missing = [name for _, name in sorted(functions() - self._functions)]
         if missing and not self._session.narrowed:  # by an ini file or a hook
             self._session.rule_out("run", f"the packaged suite was collected without {', '.join(missing)}")
-        own_tests = [item for item in session.items if place(item) is None]
+        own_tests = [item for item in session.items if position_of(item) is None]
         for path in map(str, session.config.option.accel_with):
             folder = Path(path.partition("::")[0]).resolve()
             if not any(item.path.resolve().is_relative_to(folder) for item in own_tests):
                 self._session.rule_out("run", f"--accel-with {path} has no test")
-        positions = {item: (float(place(item) or 0), collected[item]) for item in session.items}
+        positions = {item: (float(position_of(item) or 0), collected[item]) for item in session.items}
         positions |= {item: (ORDER.index(LAST[0]) - 0.5, position) for position, item in enumerate(own_tests)}
         session.items.sort(key=positions.__getitem__)
         self.items = list(session.items)  # a hook may take tests out of the session's own list later
@@ -129,14 +128,14 @@ class Collection:
         elif report.skipped:
             self._session.rule_out("run", f"{report.nodeid} was skipped")
 
-    def note_missing(self, items: Sequence[pytest.Item], cause: str) -> None:
+    def note_missing(self, items: Sized, cause: str) -> None:
         """Note tests that a hook took out or over without telling pytest, unless some are known to be missing."""
         if items and not self._session.narrowed:
             count = "1 test was" if len(items) == 1 else f"{len(items)} tests were"
             self._session.rule_out("run", f"{count} {cause}")
 
 
-def place(item: pytest.Item) -> int | None:
+def position_of(item: pytest.Item) -> int | None:
     """Return the position of an item's module in the packaged suite, None for any other item."""
     module = getattr(getattr(item, "module", None), "__name__", "")
     package, _, name = module.rpartition(".")
@@ -146,17 +145,18 @@ def place(item: pytest.Item) -> int | None:
 def left_out(config: pytest.Config) -> list[str]:
     """Return a sentence if tests of devices lie in the current folder, its `tests` or `testpaths`, and are not run.
 
-    Their text is searched: to import them may take long, and do anything. No other folder is entered: below `/` or a
-    home may lie a file system that does not answer. Tests of this package are none of a site.
+    No other folder is entered: below `/` or a home may lie a file system that does not answer.
     """
-    folder, matches = config.invocation_params.dir, list[str]()
+    current, matches = config.invocation_params.dir, list[str]()
+    # tests of this package are none of a site
     if config.stash[OWN_PATHS] or config.option.accel_with or config.rootpath == Path(__file__).parents[2]:
         return []
     folders = ["", "tests", *config.getini("testpaths")]
     names = [f"{folder}/{name}".lstrip("/") for folder in folders for name in config.getini("python_files")]
-    for file in sorted({file for name in names for file in glob(name, root_dir=folder)})[:200]:  # noqa: PTH207
+    for file in sorted({file for name in names for file in glob(name, root_dir=current)})[:200]:  # noqa: PTH207
         with suppress(untrusted.BadFile):
-            text = untrusted.read_bytes(folder / file, most=untrusted.MIB)
+            # searched as text: to import them may take long, and do anything
+            text = untrusted.read_bytes(current / file, most=untrusted.MIB)
             matches += [file] if b"accel_check" in text or b"accel_device" in text else []
     argument = "." if len(matches) > 1 else "".join(matches)
     return [f"the tests of {listed(matches, 1)} are not run; --accel-with={argument} adds them"] if matches else []

@@ -42,7 +42,7 @@ FILTERS = {
 
 
 class Acceptance:
-    """A plugin object that opens and ends one acceptance run, and registers those for what lies between.
+    """A plugin object that opens and ends one acceptance run, and registers those of collecting and running.
 
     It is made in pytest_configure, which checks the options. Processes, locks and the record begin in
     pytest_sessionstart.
@@ -72,8 +72,8 @@ class Acceptance:
             self._interrupts.begin()
         try:
             self._open()
-        except Refused as refused:
-            raise pytest.UsageError(str(refused)) from None
+        except Refused as refusal:
+            raise pytest.UsageError(str(refusal)) from None
         except OSError as error:
             if not error.filename:
                 raise
@@ -84,11 +84,11 @@ class Acceptance:
             if stop.returncode in JUDGED:
                 stop.returncode = int(pytest.ExitCode.INTERRUPTED)
             raise
-        except pytest.Session.Failed as failed:
-            raise pytest.exit.Exception(str(failed), returncode=int(pytest.ExitCode.INTERNAL_ERROR)) from failed
+        except pytest.Session.Failed as failure:
+            raise pytest.exit.Exception(str(failure), returncode=int(pytest.ExitCode.INTERNAL_ERROR)) from failure
 
     def _open(self) -> None:
-        """Open the session, and register the plugins for what it is asked between its begin and its end."""
+        """Open the session, and register the plugins of its collection, tests and end."""
         config, progress = self._config, TerminalProgress(partial(screen.reporter, self._config))
         pool = WorkerPool(SensorClient(self._options.patience, self._deadline), progress)
         session = config.stash[SESSION] = Session.open(self._options, pool, measuring=not self._plans)
@@ -116,24 +116,22 @@ class Acceptance:
             self._interrupts.restore()
 
     def pytest_report_header(self) -> list[str]:
-        """Return a line that says what is measured and as what, and one more if these devices were measured before."""
+        """Return a line with the devices and their SKU, and one more if these devices were measured before."""
         session = self._config.stash[SESSION]
-        node, terms, found = session.asked.node, session.found.terms, session.found.devices
-        models = sorted({device.product for device in found})
-        devices = f"{len(found)} x {', '.join(models)}" if models else "no device"
+        node, terms, devices = session.asked.node, session.found.terms, session.found.devices
+        models = sorted({device.product for device in devices})
+        listing = f"{len(devices)} x {', '.join(models)}" if models else "no device"
         sku = terms.sku.name if terms.sku else "no SKU"
         simulated = f"SIMULATED by {node.source}: " if node else ""
-        lines = [f"accel: {simulated}{sku}, platform {terms.platform.name}, level {terms.level}: {devices}"]
+        lines = [f"accel: {simulated}{sku}, platform {terms.platform.name}, level {terms.level}: {listing}"]
         if earlier := session.ledger.record.earlier_attempts:
-            conclusion = (earlier[-1]["line"] or earlier[-1]["state"] or "").partition(" (")[0].partition(": ")[0]
-            lines.append(
-                f"accel: {counted(len(earlier), 'earlier record')} of these devices; the last one: {conclusion}"
-            )
+            end = (earlier[-1]["line"] or earlier[-1]["state"] or "").partition(" (")[0].partition(": ")[0]
+            lines.append(f"accel: {counted(len(earlier), 'earlier record')} of these devices; the last one: {end}")
         return [printable(line) for line in lines]
 
 
 def options_from(config: pytest.Config, own_tests: bool) -> Options:
-    """Return the options of a run as pytest has read them."""
+    """Return the options of a run from those that pytest has read."""
     filters = (option for name, option in FILTERS.items() if getattr(config.option, name, None))
     objections = [Against("filter", f"filtered by {option}") for option in filters]
     if own_tests:
@@ -147,7 +145,7 @@ def options_from(config: pytest.Config, own_tests: bool) -> Options:
 
 
 def _refusal(config: pytest.Config, own_paths: bool) -> str | None:
-    """Return why a run with these options cannot begin; None if nothing is known against it. It needs no device."""
+    """Return the reason why a run with these options cannot begin, or None. It needs no device."""
     option, launch = config.option, launch_of(os.environ)
     if reason := too_few_files() or (launch and launch.refused) or interrupts.ends_pytest(config):
         return reason

@@ -53,7 +53,7 @@ class Interrupts:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Note why the session was interrupted, unless a signal handler has noted it.
+        """Note the reason of an interrupt, unless a signal handler has noted it.
 
         An error of the collection comes as an interrupt too, with a text. An internal error is no interrupt.
         """
@@ -74,10 +74,8 @@ class Interrupts:
 
 
 def _give_lines(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-    """Give every frame of a traceback a line: that of its function, where the interrupted instruction has none.
-
-    A signal may arrive at an instruction that Python added itself. pytest cannot show a traceback with such a frame.
-    """
+    """Give every frame of a traceback a line: that of its function, where the interrupted instruction has none."""
+    # a signal may arrive at an instruction that Python added itself, and pytest cannot show a traceback of such a frame
     entries: list[TracebackType] = []
     entry: TracebackType | None = excinfo.tb
     while entry is not None:
@@ -125,8 +123,8 @@ def marker_ends_pytest(item: pytest.Item) -> str | None:
 
 
 def _by_faulthandler(config: pytest.Config) -> bool:
-    """Return True if pytest's own timeout ends the process. Versions before 9 do not know it."""
-    try:
+    """Return True if pytest's own timeout ends the process."""
+    try:  # versions before 9 do not know it
         return bool(config.getini("faulthandler_exit_on_timeout")) and float(config.getini("faulthandler_timeout")) > 0
     except (KeyError, ValueError):
         return False

@@ -86,7 +86,7 @@ def _number(name: str, value: object) -> float:
 
 
 def limits_from_marks(marks: Iterable[pytest.Mark], test: str) -> list[Limit]:
-    """Return the limits that the markers of the test `where` declare.
+    """Return the limits that the markers of a test declare; `test` is its node id.
 
     Raises BadMarker, whose message names the test, the value that was given and the values that are possible.
     """

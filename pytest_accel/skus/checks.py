@@ -38,6 +38,11 @@ def limit_nodes(root: Located, group: str = "limits") -> list[tuple[str, Located
     return nodes
 
 
+def metric_of(key: str, group: str = "limits") -> str:
+    """Return the metric of a key of `limit_nodes`: "matmul.bf16" of "platforms.pcie.limits.matmul.bf16"."""
+    return key.rpartition(f"{group}.")[2]
+
+
 def bounds_of(limit: Located) -> list[str]:
     """Return the keys that bound a limit. `same_on_all: false` is not a bound."""
     keys = limit.data if isinstance(limit.data, dict) else {}
@@ -73,7 +78,7 @@ def drop_of_source(base: Located, overlay: Located, keys: Collection[str]) -> No
 def check_limits(root: Located, mistakes: Mistakes) -> None:
     """Find limits without a bound, with contradicting bounds, of a wrong unit, or on a metric that does not exist."""
     for key, node in limit_nodes(root):
-        metric, bounds = key.rpartition("limits.")[2], bounds_of(node)
+        metric, bounds = metric_of(key), bounds_of(node)
         probe = declaration_of(metric)
         entry = replace(node, data={**node.data, **node.data["warn"].data}) if ALONE in bounds else node
         if ALONE in bounds:
@@ -102,9 +107,8 @@ def check_limits(root: Located, mistakes: Mistakes) -> None:
         if expected and limit["unit"] not in (expected, "of peak"):
             figures = {name: limit[name] for name in FIGURES if name in limit}
             hint = rewritten(figures, limit["unit"], expected)
-            mistakes.add(
-                entry.data["unit"], f"{key}: unit {limit['unit']} should be {expected}{hint and f'; write {hint}'}"
-            )
+            message = f"unit {limit['unit']} should be {expected}{hint and f'; write {hint}'}"
+            mistakes.add(entry.data["unit"], f"{key}: {message}")
 
 
 def _check_equals(key: str, entry: Located, limit: dict[str, Any], mistakes: Mistakes) -> None:
@@ -204,7 +208,7 @@ def _check_method(name: str, entry: Located, probe: Declaration, mistakes: Mista
 def check_figures(root: Located, mistakes: Mistakes) -> None:
     """Find published figures of a wrong unit, or on a metric that does not exist."""
     for key, entry in limit_nodes(root, "figures"):
-        metric, unit = key.rpartition("figures.")[2], entry.data["unit"]
+        metric, unit = metric_of(key, "figures"), entry.data["unit"]
         if reason := why_unknown(metric):
             mistakes.add(entry, f"{key}: {reason}")
         if (expected := unit_of(metric)) and unit.data != expected:
@@ -220,7 +224,7 @@ def check_methods(
     """
     nodes = [(group, *node) for group in ("limits", "figures") for node in limit_nodes(root, group)]
     for group, key, entry in nodes:
-        metric = key.rpartition(f"{group}.")[2]
+        metric = metric_of(key, group)
         source = entry.data.get("source") if isinstance(entry.data, dict) else None
         method = source.data.get("method") if source is not None and isinstance(source.data, dict) else None
         properties, probe = method_of(metric, probes), declaration_of(metric)
@@ -257,17 +261,13 @@ def check_applicable(sku: Sku, root: Located, own_files: Collection[str], mistak
     for metric, entry in items_of(root.data.get("not_applicable")):
         probe = declaration_of(metric)
         if probe and probe.fact:
-            mistakes.add(
-                entry,
-                f"not_applicable.{metric}: is a fact that the device or host reports; change its limit or use a waiver",
-            )
+            hint = "is a fact that the device or host reports; change its limit or use a waiver"
+            mistakes.add(entry, f"not_applicable.{metric}: {hint}")
         elif entry.file in own_files:
-            mistakes.add(
-                entry,
-                f"not_applicable.{metric}: only the file that is extended may declare not_applicable; use a waiver",
-            )
+            hint = "only the file that is extended may declare not_applicable; use a waiver"
+            mistakes.add(entry, f"not_applicable.{metric}: {hint}")
     anywhere = Platform("any", None)
     for key, entry in limit_nodes(root):
         platforms = (sku.platforms[name] for name in sku.platforms if key.startswith(f"platforms.{name}.limits."))
-        if reason := why_not_applicable(sku, key.rpartition("limits.")[2], next(platforms, anywhere)):
+        if reason := why_not_applicable(sku, metric_of(key), next(platforms, anywhere)):
             mistakes.add(entry, f"{key}: has a limit, but is not applicable: {reason}")

@@ -17,7 +17,7 @@ from typing import Any
 from pytest_accel.core import yaml_nodes
 from pytest_accel.core.sku import ClassFloor, DeclaredBy, Limit, Platform, Sku, Source, Spread
 from pytest_accel.core.yaml_nodes import Mistakes, count, number, positive, text
-from pytest_accel.probes.declare import declaration_of
+from pytest_accel.probes.declare import declaration_of, unit_of
 from pytest_accel.skus import peaks
 from pytest_accel.skus.budgets import levels_with_time
 from pytest_accel.skus.readiness import DECIDING, HOST_LINK, MATRIX_UNITS, OTHER_TYPES, required_part
@@ -224,8 +224,8 @@ class Classes:
         of_vendor = [row for row in self.rows if row.products.get("vendor") == vendor]
         products = {figure["sku"] for row in of_vendor for figure in row.figures}
         rows = [row for row in self.rows if row.limits(metrics)]
-        figures = [[figure for figure in row.figures if figure["sku"] in products] for row in rows]
-        return [replace(row, figures=chosen) for row, chosen in zip(rows, figures, strict=True) if chosen]
+        tables = [[figure for figure in row.figures if figure["sku"] in products] for row in rows]
+        return [replace(row, figures=figures) for row, figures in zip(rows, tables, strict=True) if figures]
 
 
 @cache
@@ -286,20 +286,20 @@ def without_host_floors(limits: Mapping[str, Limit]) -> dict[str, Limit]:
 
 
 def _limits(
-    sku: Sku, platform: Platform, stated: Mapping[str, Limit], rows: Sequence[ClassRow], base: Mapping[str, Limit]
+    sku: Sku, platform: Platform, limits: Mapping[str, Limit], rows: Sequence[ClassRow], base: Mapping[str, Limit]
 ) -> dict[str, Limit]:
-    """Return the stated limits with the class floors of these rows, and a limit for each metric without a bound.
+    """Return limits with the class floors of these rows, and a limit for each metric without a bound.
 
     `base` are the limits that those of the platform replace.
     """
-    limits = dict(stated)
+    limits = dict(limits)
     for row, metric in [(class_row, name) for class_row in rows for name in class_row.metrics]:
         peak = peaks.peak(sku, peaks.measured_as(sku, metric), platform)
         if peak is None or peaks.why_not_applicable(sku, metric, platform):
             continue
         floor = ClassFloor(
             value=round(row.floor * peak[0], 4),
-            unit=_unit(metric),
+            unit=unit_of(metric) or "",
             share=row.floor,
             lowest=row.lowest,
             highest=row.highest,
@@ -313,17 +313,11 @@ def _limits(
         )
         limit = limits.get(metric) or base.get(metric)
         levels = (limit.levels if limit else ()) or levels_with_time(declaration_of(metric), metric, sku.budgets)
-        result = _class_limit(platform, metric, row, floor)
+        result = limit if limit and limit.bounded else _class_limit(platform, metric, row, floor)
         if limit:
             result = replace(result, published=limit.published, overridden=limit.overridden)
-            result = limit if limit.bounded else result
         limits[metric] = replace(result, class_floor=floor, levels=levels)
     return limits
-
-
-def _unit(metric: str) -> str:
-    probe = declaration_of(metric)
-    return probe.unit_of(metric) or "" if probe else ""
 
 
 def _class_limit(platform: Platform, metric: str, row: ClassRow, floor: ClassFloor) -> Limit:

@@ -32,6 +32,7 @@ from pytest_accel.skus.checks import (
     drop_of_source,
     drop_other_kinds,
     limit_nodes,
+    metric_of,
 )
 from pytest_accel.skus.names import check_platforms
 from pytest_accel.skus.schema import OF_SOURCE, SKU, SOURCED_KEYS, WHOLE
@@ -174,20 +175,18 @@ def _read(path: Path, visited: tuple[Path, ...], mistakes: Mistakes) -> _Layers:
         check_platforms(root, base.root, mistakes)
     else:
         base, own_files = _vendor(root), []
-    base_limits = dict(limit_nodes(base.root))
-    for key, limit in limit_nodes(root):
+    limits, base_limits = dict(limit_nodes(root)), dict(limit_nodes(base.root))
+    for key, limit in limits.items():
         _needs_source(key, limit, base_limits.get(key), mistakes)
     merged = yaml_nodes.merge(base.root, root, whole=WHOLE)
-    replaced: set[str] = set()
-    if own_files:
-        metrics, base_metrics = ({*map(_metric_of, keys)} for keys in (dict(limit_nodes(root)), base_limits))
-        replaced = {*(metrics & base_metrics), *_other_values(merged, base.root)}
+    metrics = {*map(metric_of, limits)} & {*map(metric_of, base_limits)}
+    replaced = metrics.union(_other_values(merged, base.root)) if own_files else set()
     nodes = dict(limit_nodes(merged))
-    for key, limit in limit_nodes(root):
+    for key, limit in limits.items():
         drop_other_kinds(nodes[key], limit)
         drop_of_source(nodes[key], limit, OF_SOURCE)
     for key, entry in items_of(root.data.get("spread")):
-        inherited = _value_at(base.root, "spread", key)
+        inherited = _node(base.root, "spread", key)
         # one that a file repeats stays the vendor's, as in a resolved file
         repeated = inherited is not None and inherited.plain() == entry.plain()
         # as a whole: a spread has one source, as a published figure has
@@ -209,22 +208,20 @@ def _other_values(merged: Located, base: Located) -> Iterator[str]:
     They are "tflops.bf16" of a datasheet, and "NAME.fabric" of a platform with fewer or slower NICs.
     """
     for group in STATED:
-        values, old_values = (
-            {key: entry.plain() for key, entry in _stated(_value_at(root, "datasheet", group)).items()}
-            for root in (merged, base)
-        )
+        values, old_values = (_values(_node(root, "datasheet", group)) for root in (merged, base))
         yield from (f"{group}.{key}" for key in values if key not in old_values or values[key] != old_values[key])
     for name, _ in items_of(base.data.get("platforms")):
-        networks = [dict(items_of(_value_at(root, "platforms", name, "fabric"))) for root in (merged, base)]
+        networks = [dict(items_of(_node(root, "platforms", name, "fabric"))) for root in (merged, base)]
         rates = [[network[key].data for key in WIRE if key in network] for network in networks]
         if all(isinstance(value, int | float) for rate in rates for value in rate):
             yield from [f"{name}.fabric"] * (math.prod(rates[0]) < math.prod(rates[1]))
 
 
-def _stated(group: Located | None) -> dict[str, Located]:
+def _values(group: Located | None) -> dict[str, Any]:
     """Return the values of a group of a datasheet by key; the dtypes of a list are keys, too."""
-    of_list = group is not None and isinstance(group.data, list)
-    return {str(entry.data): entry for entry in group.data} if group and of_list else dict(items_of(group))
+    if group is not None and isinstance(group.data, list):
+        return {str(entry.data): entry.plain() for entry in group.data}
+    return {key: entry.plain() for key, entry in items_of(group)}
 
 
 def _vendor(root: Located) -> _Layers:
@@ -283,10 +280,10 @@ def _build(content: dict[str, Any], layers: _Layers, own_file: str | None) -> Sk
     for name, entry in items_of(root.data["platforms"]):
         raw = {"devices": None, **content["platforms"][name]}
         published = figures(raw.pop("figures", {}), entry.data.get("figures"), raw["devices"])
-        platform_limits = limits(raw.get("limits", {}), entry.data.get("limits"))
-        raw["limits"] = _with_figures(platform_limits, published, sku_limits, sku_figures)
-        other = f"{name}.fabric" in layers.replaced or any(_is_in(entry.data.get(key), own_files) for key in EXPECTED)
-        platforms[name] = Platform(**raw, name=name, overridden=other)
+        raw["limits"] = limits(raw.get("limits", {}), entry.data.get("limits"))
+        raw["limits"] = _with_figures(raw["limits"], published, sku_limits, sku_figures)
+        own = f"{name}.fabric" in layers.replaced or any(_is_in(entry.data.get(key), own_files) for key in EXPECTED)
+        platforms[name] = Platform(**raw, name=name, overridden=own)
     declared_by = {key: layers.kinds[entry.file] for key, entry in items_of(root.data.get("spread"))}
     overridden_keys = [key for key in layers.replaced if key.partition(".")[0] in STATED]
     resolved: dict[str, Any] = {
@@ -300,9 +297,7 @@ def _build(content: dict[str, Any], layers: _Layers, own_file: str | None) -> Sk
     return Sku(
         **resolved,
         name=content["sku"],
-        rematched=any(
-            _is_in(entry, own_files) for entry in (root.data.get("match"), _value_at(root, "datasheet", "memory", "gb"))
-        ),
+        rematched=any(_is_in(_node(root, *keys), own_files) for keys in (["match"], ["datasheet", "memory", "gb"])),
         own_file=own_file,
         files=layers.files,
     )
@@ -318,12 +313,7 @@ def _is_in(entry: Located | None, files: list[str]) -> bool:
     return entry is not None and entry.file in files
 
 
-def _metric_of(key: str) -> str:
-    """Return the metric of a key such as "platforms.pcie.limits.matmul.bf16"."""
-    return key.rpartition("limits.")[2]
-
-
-def _value_at(root: Located, *keys: str) -> Located | None:
+def _node(root: Located, *keys: str) -> Located | None:
     """Return the value under nested keys, or None."""
     value: Located | None = root
     for key in keys:

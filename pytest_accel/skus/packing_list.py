@@ -1,4 +1,4 @@
-"""Packing lists of a delivery: a CSV table of serial numbers, and where each board belongs."""
+"""Packing lists of a delivery: CSV tables of serial numbers, with the node and slot of each board."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Listed:
 
 VERSIONS = ("vbios", "inforom", "firmware_bundle")
 """The columns of facts of a device (`Device.facts`) that the list demands."""
-COLUMNS = tuple(each.name for each in fields(Listed) if each.name != "line")
+COLUMNS = tuple(column.name for column in fields(Listed) if column.name != "line")
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class PackingList:
 
 
 def same(serial: str) -> str:
-    """Return a serial number so that two writings of it are equal: without spaces around it, in capitals."""
+    """Return the form of a serial number in which two writings of it are equal: in capitals, without spaces around."""
     return serial.strip().upper()
 
 
@@ -156,8 +156,8 @@ def index_of(slot: str) -> int | None:
 
 
 def pci_address(text: str) -> str:
-    """Return a PCI address as 0000:1b:00.0; empty for what is none. Libraries write four or eight digits of domain."""
-    match = PCI_ADDRESS.fullmatch(text.strip())
+    """Return a PCI address as 0000:1b:00.0; empty for any other text."""
+    match = PCI_ADDRESS.fullmatch(text.strip())  # libraries write four or eight digits of domain
     if not match:
         return ""
     domain, bus, device, function = (int(group or "0", 16) for group in match.groups())
@@ -176,7 +176,7 @@ def load(path: Path) -> PackingList:
 
 
 def parse(text: str, file: str) -> list[Listed]:
-    """Return the rows of a packing list; `shown` is the name of the file in messages. Raises BadFile."""
+    """Return the rows of a packing list; messages call the file `file`. Raises BadFile."""
     lines = [(number, line) for number, line in enumerate(LINE_ENDS.split(text), 1) if line.strip(f" {DELIMITERS}")]
     if not lines:
         raise BadFile(f"{file}:1: the file is empty; it begins with a header, of which 'serial' is required")
@@ -223,14 +223,14 @@ def _header(line: str, delimiter: str, location: str) -> list[str]:
 def _cells(line: str, delimiter: str) -> list[str]:
     """Return the cells of one line without the marks by which a table keeps a spreadsheet from making numbers of them.
 
-    Raises BadFile with what is wrong with the line.
+    Raises BadFile with the error of the line.
     """
     cells = untrusted.cells(line, delimiter, strict=True)
     return [as_text[1].strip() if (as_text := AS_TEXT.fullmatch(cell)) else cell.removeprefix("'") for cell in cells]
 
 
 def _wrong(line: str, delimiter: str, header: Sequence[str]) -> Iterator[str]:
-    """Yield what is wrong with a line, each with the column."""
+    """Yield the errors of a line, each with the column."""
     try:
         cells = _cells(line, delimiter)
     except BadFile as bad:

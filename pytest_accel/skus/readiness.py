@@ -1,4 +1,4 @@
-"""The floors that an acceptance on a platform needs, and the evidence behind those in force. Pure."""
+"""The floors that an acceptance on a platform needs, and the evidence behind the floors in force. Pure."""
 
 from __future__ import annotations
 
@@ -131,15 +131,15 @@ class Readiness:
         units.
         """
         units = set(OF_MATRIX_UNITS) & set(self.sku.datasheet.tflops)
-        found: dict[str, list[Floor]] = defaultdict(list)
+        floors: dict[str, list[Floor]] = defaultdict(list)
         for limit in self.sku.limits_on(self.platform).values():
             level = next((name for name in self.levels if name in limit.levels), None)
             if level is None or not limit.required or limit.declared_by is DeclaredBy.RUN:
                 continue
             floor, excluded = floor_in_force(limit.at_level(level), self.software), units and is_plain(limit.metric)
             if floor.bound.bounded and not excluded:
-                found[required_part(limit.metric)].append(floor)
-        return found
+                floors[required_part(limit.metric)].append(floor)
+        return floors
 
     @property
     def _parts(self) -> list[str]:
@@ -153,7 +153,7 @@ class Readiness:
 def half_not_excluded(backings: Mapping[str, Backing]) -> str:
     """Return the note on parts whose floor half of a healthy rate may hold: "half speed not excluded (matmul)".
 
-    It is empty if there is none. `found` is the strongest backing of each part.
+    It is empty if there is none. `backings` has the strongest one of each part.
     """
     floors = {part: backing.floor for part, backing in backings.items() if backing.floor}
     parts = [CALLED.get(part, part) for part, floor in floors.items() if not floor.excludes_half]
@@ -161,8 +161,8 @@ def half_not_excluded(backings: Mapping[str, Backing]) -> str:
 
 
 def too_few(backings: Mapping[str, Backing], devices: int) -> str:
-    """Return why so few devices cannot be accepted: half of the rate passes, and no neighbours judge; else empty."""
-    half = half_not_excluded(backings)
+    """Return the reason why so few devices cannot be accepted, empty if they can."""
+    half = half_not_excluded(backings)  # half of the rate passes, and no neighbours judge
     return f"{half} with fewer than {ENOUGH_ALIKE} devices" if half and devices < ENOUGH_ALIKE else ""
 
 
@@ -178,7 +178,7 @@ def is_plain(metric: str) -> bool:
 
 
 def _excluded(probe: Declaration, sku: Sku) -> bool:
-    """Return whether the file declares that no metric of the probe can exist on this SKU."""
+    """Return True if the file declares that no metric of the probe can exist on this SKU."""
     platforms = [platform.limits for platform in sku.platforms.values()]
     limited = [metric for limits in (sku.limits, *platforms) for metric in limits]
     return any(parse(metric).probe in probe.families for metric in sku.not_applicable) and not any(

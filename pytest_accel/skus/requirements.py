@@ -26,13 +26,13 @@ PASSED_THROUGH = "passthrough"
 
 
 def of_node(metric: str) -> bool:
-    """Return whether the metric's subject is the node."""
+    """Return True if the metric's subject is the node."""
     probe = declaration_of(metric)
     return metric in NODE_FACTS or (probe is not None and probe.node)
 
 
 def device_count(platform: Platform, count: int) -> int:
-    """Return the expected number of devices: that of the platform, else `found`, at least one."""
+    """Return the expected number of devices: that of the platform, else `count`, at least one."""
     return platform.devices or max(1, count)
 
 
@@ -54,9 +54,9 @@ def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports:
         "inventory.count": replace(_fact("inventory.count", devices, origin), overridden=platform.overridden),
         "inventory.sku": replace(_fact("inventory.sku", sku.name, origin), overridden=sku.rematched),
     }
-    made = {**facts, **implied.limits(sku, platform, emulated_ports=emulated_ports)}
+    facts |= implied.limits(sku, platform, emulated_ports=emulated_ports)
     file_limits = sku.limits_on(platform)
-    return implied.joined(made, classes.without_host_floors(file_limits) if emulated_ports else file_limits)
+    return implied.joined(facts, classes.without_host_floors(file_limits) if emulated_ports else file_limits)
 
 
 def required_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:
@@ -118,7 +118,7 @@ def accepting_levels(sku: Sku, platform: Platform) -> list[str]:
 
 
 def unfit(sku: Sku | None, platform: Platform, level: str, software: Mapping[str, Any] = NOTHING_KNOWN) -> str | None:
-    """Return why a run with software of these versions cannot be an acceptance by this threshold file, or None."""
+    """Return the reason why a run with these versions cannot be an acceptance by this threshold file, or None."""
     if sku is None or not registry.vendor(sku.vendor).accelerator:
         return None  # such a run is never an acceptance
     if not sku.match:

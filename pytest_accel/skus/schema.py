@@ -25,7 +25,7 @@ SOURCED_KEYS = ("floor", "ceiling", "equals", "one_of", "version", "reference", 
 """Keys of a limit that need a source beside them: a changed figure does not inherit that of the one it replaces."""
 
 OF_SOURCE = ("healthy", "software")
-"""Keys of a limit that speak of what the source of its figures measured: they do not outlive replaced figures."""
+"""Keys of a limit on the measurement of its source: they do not outlive replaced figures."""
 
 MOST_SPREAD = 0.2
 """The largest standard deviation that a file may state: devices that differ more tell nothing about each other."""
@@ -109,9 +109,7 @@ def _vendor(entry: Located, key: str, mistakes: Mistakes) -> str | None:
     if not installed.vendors:
         mistakes.add(entry, f"{key}: no vendor is known: {'; '.join(installed.problems.values())}")
         return None
-    check: yaml_nodes.Check = yaml_nodes.one_of(*installed.vendors, *installed.problems)
-    vendor: str | None = check(entry, key, mistakes)
-    return vendor
+    return yaml_nodes.one_of(*installed.vendors, *installed.problems)(entry, key, mistakes)
 
 
 _bounds: dict[str, Check] = {
@@ -179,7 +177,7 @@ def _limit(entry: Located, key: str, mistakes: Mistakes) -> Any:
 
 
 def _instead(key: str, keys: Mapping[str, Located]) -> str:
-    """Return what to write in place of the `effect` of a limit."""
+    """Return the advice on the `effect` of a limit, which no file may state."""
     metric = key.rpartition("limits.")[2]
     bounds = ("equals", "same_on_all", "floor", "ceiling", "version")
     values = {name: keys[name].data for name in bounds if name in keys}
@@ -224,7 +222,7 @@ _figure_keys = yaml_nodes.record_of(
 
 @yaml_nodes.accepts(_figure_keys.schema)
 def _figure(entry: Located, key: str, mistakes: Mistakes) -> Any:
-    """Return what was published for a metric."""
+    """Return the published figure of a metric."""
     if isinstance(entry.data, dict) and ("value" in entry.data) == ("at_least" in entry.data):
         mistakes.add(entry, f"{key}: needs one of value and at_least")
     return _figure_keys(entry, key, mistakes)

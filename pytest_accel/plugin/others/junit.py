@@ -1,7 +1,6 @@
 """A plugin for pytest's JUnit file: it gets properties of the run and of every verdict.
 
-Limits that could not be judged are <error> there. pytest offers its writer to no plugin, so that it is found by its
-methods. Where a later pytest has others, the file is as pytest writes it.
+Limits that could not be judged are <error> there.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ class JUnit:
 
     def _writer(self) -> Any:
         """Return pytest's writer of JUnit files, None without --junitxml."""
+        # pytest offers it to no plugin; where a later pytest has other methods, the file is as pytest writes it
         methods = ("add_global_property", "node_reporter")
         plugins = self._config.pluginmanager.get_plugins()
         return next((plugin for plugin in plugins if all(callable(getattr(plugin, x, None)) for x in methods)), None)

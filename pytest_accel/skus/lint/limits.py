@@ -1,4 +1,4 @@
-"""Rules on single limits: floor, reference, ceiling, and what they were validated on."""
+"""Rules on single limits: floor, reference, ceiling, and the devices and software of their validation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHARES = ("soak.droop", "soak.throttle.sw_thermal")
 def healthy(subject: LintedFile) -> Iterator[LintMessage]:
     """Report a bound on the wrong side of the healthy figure, too far from it (degraded parts pass), or too near it."""
     for key, limit, platform in subject.limits():
-        base, floor = _below(subject, key), limit.floor
+        base, floor = _base_limit(subject, key), limit.floor
         reference = limit.highest or (base.healthy[1] if base and base.healthy else base and base.reference)
         if reference and floor is not None and floor > reference:
             yield subject.error(key, floor, f"expected a floor below the reference {reference:g}")
@@ -46,7 +46,7 @@ def healthy(subject: LintedFile) -> Iterator[LintMessage]:
 
 
 def _held_against(subject: LintedFile, limit: Limit, base: Limit | None) -> Iterator[tuple[float, float, str]]:
-    """Yield figures that a floor is held against, the smallest share of each that it may be, and what each is.
+    """Yield figures that a floor is held against, the smallest share of each that it may be, and the name of each.
 
     A limit with a healthy figure of its own is also held, less strictly, against that of the limit that it replaces. A
     floor without any replaces no floor that is clearly higher.
@@ -68,7 +68,7 @@ def _lowest(limit: Limit | None) -> float | None:
     return limit.healthy[0] if limit.healthy else limit.reference
 
 
-def _below(subject: LintedFile, key: str) -> Limit | None:
+def _base_limit(subject: LintedFile, key: str) -> Limit | None:
     """Return the limit that a file replaces, of the file that it extends; None if there is none."""
     limits = subject.base.limits() if subject.base else ()
     return next((limit for name, limit, _ in limits if name == key), None)
@@ -82,12 +82,12 @@ def ceiling(subject: LintedFile) -> Iterator[LintMessage]:
             continue
         if limit.unit in RATES and limit.floor is None:
             yield subject.warning(key, limit.ceiling, "expected a floor: for a rate, more is better")
-        maximum = _most(limit, subject.sku)
+        maximum = _max_ceiling(limit, subject.sku)
         if maximum is not None and not 0 <= limit.ceiling <= maximum[0]:
             yield subject.error(key, limit.ceiling, f"expected 0 to {maximum[0]:g}, {maximum[1]}")
 
 
-def _most(limit: Limit, sku: Sku) -> tuple[float, str] | None:
+def _max_ceiling(limit: Limit, sku: Sku) -> tuple[float, str] | None:
     """Return the highest sensible ceiling for the metric's unit and the reason; None if there is none."""
     if limit.unit == "1" and limit.metric.startswith(SHARES):
         return 0.5, "a fraction above one half never occurs"
@@ -119,7 +119,7 @@ def several(subject: LintedFile) -> Iterator[LintMessage]:
         probe, ranks = declaration_of(limit.metric), limit.conditions.get("ranks")
         if probe and probe.for_several and limit.source is not None and limit.source.devices == 1:
             yield subject.error(f"{key}.source.devices", 1, "expected two or more: a link has two ends")
-        across_nodes = probe is not None and probe.runs == "nodes"  # those of several nodes
+        across_nodes = probe is not None and probe.runs == "nodes"
         devices = platform.devices or 0
         if ranks and devices and (ranks % devices if across_nodes else ranks != devices):
             yield subject.error(f"{key}.ranks", ranks, f"expected {platform.devices}, the devices of {platform.name}")
@@ -147,15 +147,13 @@ def source(subject: LintedFile) -> Iterator[LintMessage]:
     sheet = subject.sku.datasheet
     groups = ("tflops", "memory", "compute", "power", "temperature")
     unsourced = [group for group in groups if getattr(sheet, group) and sheet.source_of(group) is None]
+    form = "expected 'source: {kind, by, date}'"
     if unsourced:
-        yield subject.warning(
-            "datasheet", f"no source of {', '.join(unsourced)}", "expected 'source: {kind, by, date}'"
-        )
+        yield subject.warning("datasheet", f"no source of {', '.join(unsourced)}", form)
     for platform in subject.sku.platforms.values():
         figures = [name for name in ("pcie", "host_link", "link", "power_watts") if getattr(platform, name)]
         if figures and platform.source is None:
-            reason = "expected 'source: {kind, by, date}'"
-            yield subject.warning(f"platforms.{platform.name}", f"no source of {', '.join(figures)}", reason)
+            yield subject.warning(f"platforms.{platform.name}", f"no source of {', '.join(figures)}", form)
     for key, entry in _dates(subject.root, ""):
         day = str(entry.plain())
         if day > subject.today[: len(day)]:

@@ -1,4 +1,4 @@
-"""Rules that compare limits with what the hardware can do."""
+"""Rules that compare limits with the maximum of the hardware."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _per_device(platform: Platform, ranks: int) -> float | None:
     return pair * (ranks - 1) if topology == "mesh" and pair and ranks else link.get("gb_per_s")
 
 
-def _beside_physics(subject: LintedFile) -> Iterator[tuple[str, float, float, float, str]]:
+def _implausible(subject: LintedFile) -> Iterator[tuple[str, float, float, float, str]]:
     """Yield every limit that is out of range: key, value, the hardware's maximum, with headroom, and its label."""
     for key, limit, platform in subject.limits():
         maximum = reach(subject.sku, limit, platform)
@@ -129,7 +129,7 @@ MAGNITUDES = {
 @rule
 def physics(subject: LintedFile) -> Iterator[LintMessage]:
     """Require figures between 0.4 and 1.0 of what the hardware can do; another unit or a lost digit is named."""
-    for key, value, rate, bound, label in _beside_physics(subject):
+    for key, value, rate, bound, label in _implausible(subject):
         # the power of ten that brings a fraction of the maximum into the plausible range, or None
         slip = next((10.0**n for n in (1, -1, 2, -2, 3, -3, 6, -6) if LOWEST <= value / rate * 10.0**n <= 1.0), None)
         expected = f"{LOWEST * rate:.4g} to {bound:.4g}, from {LOWEST} of {label}"

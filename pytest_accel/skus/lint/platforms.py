@@ -102,7 +102,7 @@ def _kind(link: Mapping[str, Any], architecture: str) -> str:
     return XGMI.get(architecture, "") if kind == "xgmi" else kind
 
 
-# -- figures that follow from what a file states
+# -- figures that follow from others of the file
 
 
 def parts_of_peak(sku: Sku, kind: str) -> list[float]:
