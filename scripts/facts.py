@@ -58,7 +58,7 @@ AMDSMI: Mapping[str, str] = {
     "ecc_blocks": "amdsmi_get_gpu_ecc_count",
     **dict.fromkeys(("pci_class", "pcie_path"), _BUS),
 }
-"""The same of AMD's."""
+"""The functions that AMD's driver asks for each fact."""
 FILES: Mapping[str, str] = {
     "cores": "/sys/devices/system/cpu",
     **dict.fromkeys(("pci_subsystem", "kernel_driver", "sole", "module_id", "pcie_path"), _BUS),

@@ -49,7 +49,7 @@ def run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) ->
 
 
 def _block(terminal: int) -> bytes:
-    """Return what was written since, nothing at the end, which Linux reports as an error."""
+    """Return the output since the last call, empty at the end, which Linux reports as an error."""
     try:
         return os.read(terminal, 65536)
     except OSError:
@@ -57,7 +57,7 @@ def _block(terminal: int) -> bytes:
 
 
 def as_seen(output: str) -> str:
-    """Return what stays visible of a terminal's output, colours included: carriage returns and backspaces are done."""
+    """Return the visible rest of a terminal's output, colours included: carriage returns and backspaces are done."""
     return "\n".join(_line_as_seen(line) for line in output.replace("\r\n", "\n").split("\n"))
 
 

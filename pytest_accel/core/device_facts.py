@@ -42,6 +42,6 @@ LESS_IS_WORSE = {name for name, fact in DEVICE_FACTS.items() if fact.worse == "l
 MORE_IS_WORSE = {name for name, fact in DEVICE_FACTS.items() if fact.worse == "more"} | {
     *("host.pcie_fatal", "host.ecc_uncorrected", "host.machine_checks")
 }
-"""Facts of which a larger value is a loss: errors that nothing corrected, and flags of what is broken."""
+"""Facts of which a larger value is a loss: errors that nothing corrected, and flags of broken parts."""
 RIGHT: Mapping[str, Any] = {name: fact.right for name, fact in DEVICE_FACTS.items() if fact.right is not None}
 """Facts with one value that is right."""

@@ -243,7 +243,7 @@ OF_SYSTEM = ("node reboot", "system reboot")
 
 
 def asked_of_all(action: object, actions: Sequence[object]) -> str | None:
-    """Return why a request for recovery that several devices state is no fault of this one; None if it may be."""
+    """Return the reason why a device's request for recovery is not its own fault: others state it too; else None."""
     of_all = action in OF_SYSTEM and actions.count(action) > 1
     return f"the driver asks for a {action} on several devices, whichever of them failed" if of_all else None
 

@@ -51,7 +51,7 @@ class Unbreakable:
 
 
 def lost() -> str | None:
-    """Return the reason why text for standard output was lost, after writing what is buffered; None if none was."""
+    """Flush standard output, and return the reason why text for it was lost; None if none was."""
     if not isinstance(sys.stdout, Unbreakable):
         return None
     sys.stdout.flush()

@@ -17,8 +17,8 @@ def worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
     Within a status, verdicts on limits come first; of these, causes precede consequences: a device that hung, crashed
     or was lost; other faults such as a wrong result; errors that the device reports; broken limits, by margin; and at
-    last what was not tried because of an earlier failure. The closing line, the table and the command that repeats the
-    run all begin with the same verdict.
+    last the metrics not tried because of an earlier failure. The closing line, the table and the command that repeats
+    the run all begin with the same verdict.
     """
     return sorted(verdicts, key=_rank)
 

@@ -311,7 +311,7 @@ class FindingEntry(TypedDict):
     metric: str
     subject: str
     origin: str
-    """Where the limit of the verdict was declared; empty without a limit."""
+    """The origin of the limit of the verdict; empty without a limit."""
     code: str
     """The stable code: "A401"."""
     name: str

@@ -68,7 +68,7 @@ DISPLAY_MEMORY = 0.25
 Chosen."""
 
 PARTS = (1, 2, 4, 8, 16)
-"""The numbers of devices that boards, virtual machines and jobs have. Others are what is left of a board."""
+"""The numbers of devices that boards, virtual machines and jobs have. Any other number is the rest of a board."""
 SLICE, GUEST_SLICE = "slice", "vm-slice"
 """Names, before the number of devices, of a platform for a part of a node that a scheduler or a cloud hands out."""
 
@@ -138,7 +138,7 @@ class ClassFloor:
     highest: float
     factor: float
     publishers: tuple[str, ...]
-    """Those who published the figures, each once."""
+    """The publishers of the figures, each once."""
     row: str
     """The name of the row in the file of the classes."""
     of: str
@@ -307,7 +307,7 @@ class Spread:
     """The widest range of matrix products at one clock that was published inside a healthy node of the class. A range
     at any clock, where `widest_raw` states no wider one, bounds it."""
     widest_raw: float | None = None
-    """The same at any clock."""
+    """The widest range at any clock."""
 
     @property
     def ours(self) -> bool:

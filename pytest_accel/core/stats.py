@@ -17,7 +17,7 @@ ENOUGH_ALIKE = 4
 """Number of like devices from which on their median is that of healthy ones if one of them is slow."""
 
 SAMPLE_DIGITS = 7
-"""Significant digits of a sample and its duration: far more than any clock tells, and half of what a float prints."""
+"""Significant digits of a sample and its duration: far more than any clock tells, and half of those of a float."""
 
 
 @dataclass(frozen=True)

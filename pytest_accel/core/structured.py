@@ -35,7 +35,7 @@ T = TypeVar("T")
 NO_NUMBERS: Final = ("nan", "inf", "-inf")
 """Values that JSON has no number for; our files hold them as text."""
 SPARSE: Final = (Closing, Verdict, Measurement, Limit, *BY_KIND.values())
-"""Of these, a record holds hundreds. Fields with their default value are left out of its file."""
+"""Classes of which a record holds hundreds. Fields with their default value are left out of its file."""
 _SCALARS: Final = {float: "a number", int: "a whole number", str: "text", bool: "true or false"}
 
 

@@ -64,7 +64,7 @@ class Summary:
     rejected: Sequence[str] = ()
     """UUIDs of the devices that the run rejects, or "node" for what concerns all."""
     marked: Sequence[str] = ()
-    """Those of them that later runs call rejected before: other limits than the user's own reject them."""
+    """The rejected devices that later runs call rejected before: other limits than the user's own reject them."""
     figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """The value of each metric of each device (UUID, or "node"), by `history.key`; empty until the run has ended."""
     schema: Literal[1] = SCHEMA
@@ -78,7 +78,7 @@ class Summary:
 
     @property
     def began(self) -> datetime | None:
-        """When the run began, by the clock of its node; None if it does not say so."""
+        """The time at which the run began by the clock of its node; None if it does not say so."""
         return moment(self.started)
 
     @property
@@ -131,9 +131,9 @@ class Choice(Generic[S]):
 
     counts: S | None
     mistimed: Sequence[tuple[S, str]] = ()
-    """Those whose time cannot be right, with the reason."""
+    """The runs whose time cannot be right, with the reason."""
     passed_over: Sequence[tuple[S, str]] = ()
-    """Those that are newer than the one that counts, newest first, with the reason why they do not count."""
+    """The runs that are newer than the one that counts, newest first, with the reason why they do not count."""
 
 
 def choose(runs: Iterable[S], now: datetime, when: Callable[[S], datetime | None] = attrgetter("began")) -> Choice[S]:

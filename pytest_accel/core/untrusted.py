@@ -125,7 +125,7 @@ def read_text(path: Path, *, most: int = TABLE_BYTES, follow: bool = True) -> st
 def lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a regular file that may be too large for the memory. Raises BadFile as `read_bytes`.
 
-    A file whose name ends in .gz is unpacked on the way; the limits hold for what it unpacks to.
+    A file whose name ends in .gz is unpacked on the way; the limits hold for the unpacked lines.
     """
     with _naming(path), open(_open(path, follow=False), "rb") as file:
         yield from _lines(gzip.open(file) if path.suffix == ".gz" else file)

@@ -130,7 +130,7 @@ class Verdict:
     """The judgement of one metric of one subject.
 
     `floor` and `ceiling` are in the unit of the value, even if the limit is a fraction of a peak. `margin` is signed:
-    +0.05 holds by 5 % of the limit. `reasons` say why, what was compared first; `core.sentences` says them in words.
+    +0.05 holds by 5 % of the limit. `reasons` begin with the comparison; `core.sentences` says them in words.
     """
 
     metric: str

@@ -229,7 +229,7 @@ class _Values:
     def _visible(self, text: str, located: Located, key: str) -> str:
         """Return a text as one line. An invisible character in it is a mistake."""
         line = _one_line(text)
-        if not line.isprintable():  # the text would not be what it seems
+        if not line.isprintable():  # a reader would see another text
             quote = f"{key and f'{key}: '}'{printable(line, SHOWN)}'"
             self._mistakes.add(located, f"{quote} holds an invisible character; write it anew")
         return line

@@ -70,8 +70,8 @@ class ClosingPlugin:
         except (Exception, SystemExit, pytest.fail.Exception, pytest.skip.Exception) as error:  # noqa: BLE001
             failure = f"a plugin at the end of the session ({type(error).__name__}: {error})"
             self._session.broken_after(failure)
-        closing = ledger.believed()  # what ran since may have reached what was judged
-        session.exitstatus = closing.exit  # whatever another plugin made of it
+        closing = ledger.believed()  # a plugin that ran since may have reached the verdicts
+        session.exitstatus = closing.exit  # whatever another plugin has set
         closing_file.write(closing.line)
         width, full = screen.folding_width(self._config), self._config.getoption("verbose", 0) > 0
         lines = _last_lines(self._session, self._reports.tests, closing, width, full=full)
@@ -98,7 +98,7 @@ class ClosingPlugin:
         and of the collection are counted.
         """
         reports, collection, stopped_by = self._reports, self._collection, self._interrupts.reason
-        self._loaded = loaded(self._config)  # now that plugins and tests have loaded all they need
+        self._loaded = loaded(self._config)  # after plugins and tests have loaded all they need
         if skipped := len(reports.not_run):
             self._session.rule_out("run", f"{counted(skipped, 'test')} skipped before measuring anything")
         errors = self._errors

@@ -25,7 +25,7 @@ LIMITED = ("inventory", "health", "host", "counters", "delivery")
 
 
 class Collection:
-    """A plugin object that collects the tests of a run, and notes what is missing among them."""
+    """A plugin object that collects the tests of a run, and notes missing ones."""
 
     def __init__(self, session: Session, progress: TerminalProgress) -> None:
         self._session = session

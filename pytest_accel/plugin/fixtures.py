@@ -84,7 +84,7 @@ def accel_sku(request: pytest.FixtureRequest) -> Sku:
     sku = _session(request).found.terms.sku
     if sku is None:
         pytest.skip("no SKU was recognised")
-    return copy.deepcopy(sku)  # as all that a test gets: it cannot change by what others are judged
+    return copy.deepcopy(sku)  # so that no test changes the limits of others
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable
         _tell(item, all_verdicts)
         _publish(request, session, verdicts[0])
         _conclude(session, all_verdicts)
-        return copy.deepcopy(verdicts)  # a test may change what it gets, and not what the run has judged
+        return copy.deepcopy(verdicts)  # a test may change its copy, and not the verdicts of the run
 
     return check
 

@@ -125,7 +125,7 @@ class ClassRow:
 
     @property
     def publishers(self) -> tuple[str, ...]:
-        """Those who published the figures, each once."""
+        """The publishers of the figures, each once."""
         return tuple(dict.fromkeys(figure["by"] for figure in self.figures))
 
     @property

@@ -282,8 +282,8 @@ def _build(content: dict[str, Any], layers: _Layers, own_file: str | None) -> Sk
         published = figures(raw.pop("figures", {}), entry.data.get("figures"), raw["devices"])
         raw["limits"] = limits(raw.get("limits", {}), entry.data.get("limits"))
         raw["limits"] = _with_figures(raw["limits"], published, sku_limits, sku_figures)
-        own = f"{name}.fabric" in layers.replaced or any(_is_in(entry.data.get(key), own_files) for key in EXPECTED)
-        platforms[name] = Platform(**raw, name=name, overridden=own)
+        custom = f"{name}.fabric" in layers.replaced or any(_is_in(entry.data.get(key), own_files) for key in EXPECTED)
+        platforms[name] = Platform(**raw, name=name, overridden=custom)
     declared_by = {key: layers.kinds[entry.file] for key, entry in items_of(root.data.get("spread"))}
     overridden_keys = [key for key in layers.replaced if key.partition(".")[0] in STATED]
     resolved: dict[str, Any] = {

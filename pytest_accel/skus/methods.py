@@ -13,7 +13,7 @@ NOT_STATED = ("its source states no method",)
 
 
 def method_of(metric: str, probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return how a metric is measured under the conditions that a threshold file sets (`probes`).
+    """Return the method of a metric under the conditions that a threshold file sets (`probes`).
 
     Empty for a metric without a method: a fact, a count, or the metric of a user's own probe.
     """
@@ -24,13 +24,13 @@ def method_of(metric: str, probes: Mapping[str, Mapping[str, Any]]) -> dict[str,
 
 
 def differences_of(metric: str, source: Source, probes: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return how the method of a limit's source differs from that of the probe; empty if it is the same.
+    """Return the differences of the method of a limit's source from that of the probe; empty if it is the same.
 
-    A figure that was measured with this package (kind `measured`) was measured by the probe, unless its source states
-    another method. What two sides agreed on (kind `agreed`) is measured by the probe by definition. Any other figure
-    needs a stated method.
+    A figure of a kind other than `measured` and `agreed` needs a stated method.
     """
     method = method_of(metric, probes)
+    # A figure that was measured with this package was measured by the probe, unless its source states another method;
+    # one that two sides agreed on is measured by the probe by definition.
     if not method or source.kind == "agreed" or (source.kind == "measured" and not source.method):
         return ()
     return differences(method, source.method) if source.method else NOT_STATED

@@ -57,9 +57,9 @@ A guest answers 0 or nothing for them (amdgpu_ras_late_init leaves a virtual fun
 
 
 def why_not_applicable(sku: Sku, metric: str, platform: Platform) -> str | None:
-    """Return why the metric cannot exist on this product and platform, or None if it can.
+    """Return the reason why the metric cannot exist on this product and platform, or None if it can.
 
-    The file alone decides this, never the devices that were found.
+    The file alone decides this, never the devices of the node.
     """
     if metric in sku.not_applicable:
         return sku.not_applicable[metric]

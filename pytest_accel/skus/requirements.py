@@ -42,7 +42,7 @@ def passed_through(devices: Sequence[Device]) -> bool:
 
 
 def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports: bool = False) -> dict[str, Limit]:
-    """Return every limit by metric, including those that no file writes: on the inventory, and what is `implied`.
+    """Return every limit by metric, including those that no file writes: on the inventory, and the `implied` ones.
 
     `emulated_ports` says that the devices are seen to be in a virtual machine, whatever the platform declares.
     """
@@ -109,7 +109,7 @@ def numbered(platform: Platform) -> Platform:
 
 
 def accepting_levels(sku: Sku, platform: Platform) -> list[str]:
-    """Return the levels at which a node of this platform can be accepted; none for what is no accelerator.
+    """Return the levels at which a node of this platform can be accepted; none unless it has accelerators.
 
     One of any number of devices counts as `numbered`.
     """

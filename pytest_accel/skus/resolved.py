@@ -1,4 +1,4 @@
-"""One file of all that a SKU requires: what it extends is merged, and every derived floor is a number. Pure."""
+"""One file of all that a SKU requires: extended files are merged, and every derived floor is a number. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FIRST = ("sku", "title", "vendor")
 
 
 def text_of(sku: Sku, root: Located) -> str:
-    """Return the text of a threshold file that requires what a SKU does; `root` is the merged content of its files."""
+    """Return the text of a threshold file with all limits of a SKU; `root` is the merged content of its files."""
     content = root.plain()
     content.pop("extends", None)
     platforms = [(content["platforms"][name], platform.limits) for name, platform in sku.platforms.items()]

@@ -15,7 +15,7 @@ from pytest_accel.core.words import did_you_mean
 from pytest_accel.core.yaml_nodes import Located, Mistakes
 
 NEVER = ("inventory.driver", "inventory.count", "inventory.sku")
-"""Limits that cannot be waived, because they identify what was measured."""
+"""Limits that cannot be waived, because they identify the devices."""
 
 
 def waivable(verdict: Verdict) -> bool:

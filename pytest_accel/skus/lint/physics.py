@@ -53,7 +53,7 @@ def _headroom(sku: Sku, limit: Limit, platform: Platform) -> float:
         ranks = int(limit.conditions.get("ranks") or platform.devices or 0)
         reduced = str(limit.conditions.get("algorithm", "")).lower() in IN_NETWORK
         return 2 * (ranks - 1) / ranks if reduced and ranks > 1 else 1.0
-    if limit.metric == peaks.ALL_NODES:  # trees over few nodes, and one NVLink domain, reach what a node does by itself
+    if limit.metric == peaks.ALL_NODES:  # trees over few nodes, and one NVLink domain, reach the rate inside of a node
         inside, wire = 2 * platform.link.get("gb_per_s", 0.0), platform.wire_gb_per_s or 0.0
         return max(1.0, inside / wire) if wire else 1.0
     metric = peaks.measured_as(sku, limit.metric)
