@@ -129,10 +129,10 @@ def _beside(unit: str) -> str:
 def _device_row(name: str, fact: DeviceFact, reason: str) -> Sequence[str]:
     """Return the row of a fact of a device, with the reason if nothing judges it."""
     metrics = error_counters.judged_by(name)
-    verdicts = [f"`{metric}` ({limits_of(metric) or NO_LIMIT})" for metric in metrics]
+    judges = [f"`{metric}` ({limits_of(metric) or NO_LIMIT})" for metric in metrics]
     limited, change = any(map(limits_of, metrics)), _change(name, metrics)
-    nothing = "" if limited or change or fact.used else NO_LIMIT if verdicts else reason
-    return f"`{name}`", ", ".join(verdicts), change or (ONCE if name in READ_ONCE else ""), fact.used, nothing
+    nothing = "" if limited or change or fact.used else NO_LIMIT if judges else reason
+    return f"`{name}`", ", ".join(judges), change or (ONCE if name in READ_ONCE else ""), fact.used, nothing
 
 
 def _change(name: str, metrics: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from pytest_accel.core.verdict import Closing, Status
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.closing.line import Errors
 from pytest_accel.plugin import page_file, screen
-from pytest_accel.plugin.collection import Collection, left_out, position_of
+from pytest_accel.plugin.collection import Collection, index_of, left_out
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
 from pytest_accel.plugin.loaded import loaded
 from pytest_accel.plugin.reports import Reports
@@ -143,7 +143,7 @@ class Planning:
         """Take the packaged tests out of the list, which pytest prints next, unless -v or -q was given."""
         if not items or not config.option.collectonly or config.option.verbose:
             return None
-        items[0].session.items = [item for item in items if position_of(item) is None]
+        items[0].session.items = [item for item in items if index_of(item) is None]
         return "the plan is below; -v or -q lists the packaged tests"
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

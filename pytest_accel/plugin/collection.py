@@ -66,9 +66,7 @@ class Collection:
         if not isinstance(result, list):
             return result
         tests = [item for item in result if isinstance(item, pytest.Function)]
-        self._functions |= {
-            (position, item.originalname) for item in tests if (position := position_of(item)) is not None
-        }
+        self._functions |= {(index, item.originalname) for item in tests if (index := index_of(item)) is not None}
         return [item for item in result if self._belongs(item)]
 
     def _belongs(self, item: object) -> bool:
@@ -76,11 +74,11 @@ class Collection:
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
         if any(parameters.get(f"accel_{probe}", "") is None for probe in LIMITED):
             return False
-        if not isinstance(item, pytest.Item) or (position := position_of(item)) is None:
+        if not isinstance(item, pytest.Item) or (index := index_of(item)) is None:
             return True
-        if ORDER[position] == "test_vendor_diagnostic" and diagnostics.METRIC not in self._session.found.terms.required:
+        if ORDER[index] == "test_vendor_diagnostic" and diagnostics.METRIC not in self._session.found.terms.required:
             return False
-        return ORDER[position] in IN_FABRIC if self._session.asked.options.fabric else ORDER[position] != "test_fabric"
+        return ORDER[index] in IN_FABRIC if self._session.asked.options.fabric else ORDER[index] != "test_fabric"
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Remember the order of collection.
@@ -104,12 +102,12 @@ class Collection:
         missing = [name for _, name in sorted(functions() - self._functions)]
         if missing and not self._session.narrowed:  # by an ini file or a hook
             self._session.rule_out("run", f"the packaged suite was collected without {', '.join(missing)}")
-        own_tests = [item for item in session.items if position_of(item) is None]
+        own_tests = [item for item in session.items if index_of(item) is None]
         for path in map(str, session.config.option.accel_with):
             folder = Path(path.partition("::")[0]).resolve()
             if not any(item.path.resolve().is_relative_to(folder) for item in own_tests):
                 self._session.rule_out("run", f"--accel-with {path} has no test")
-        positions = {item: (float(position_of(item) or 0), collected[item]) for item in session.items}
+        positions = {item: (float(index_of(item) or 0), collected[item]) for item in session.items}
         positions |= {item: (ORDER.index(LAST[0]) - 0.5, position) for position, item in enumerate(own_tests)}
         session.items.sort(key=positions.__getitem__)
         self.items = list(session.items)  # a hook may take tests out of the session's own list later
@@ -135,8 +133,8 @@ class Collection:
             self._session.rule_out("run", f"{count} {cause}")
 
 
-def position_of(item: pytest.Item) -> int | None:
-    """Return the position of an item's module in the packaged suite, None for any other item."""
+def index_of(item: pytest.Item) -> int | None:
+    """Return the index of an item's module in the packaged suite, None for any other item."""
     module = getattr(getattr(item, "module", None), "__name__", "")
     package, _, name = module.rpartition(".")
     return ORDER.index(name) if package == "pytest_accel.suite" and name in ORDER else None

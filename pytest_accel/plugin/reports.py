@@ -11,7 +11,7 @@ from pytest_accel.core.measurement import LEFT_OUT
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing.line import Errors
-from pytest_accel.plugin.collection import position_of
+from pytest_accel.plugin.collection import index_of
 from pytest_accel.plugin.interrupts import TIME_LIMIT
 from pytest_accel.plugin.others import junit
 from pytest_accel.plugin.stash import VERDICTS, has_to_measure, measures
@@ -62,7 +62,7 @@ class Reports:
         elif report.skipped and item.config.option.accel_with:
             self.not_run.append(item.name)
         takes_device = any(name.startswith("accel_") for name in getattr(item, "fixturenames", ()))
-        if takes_device and call.when == "call" and report.passed and position_of(item) is None:
+        if takes_device and call.when == "call" and report.passed and index_of(item) is None:
             self.own_passed.add(item)
         if call.when == "teardown" and self._session.deadline.over and item is not item.session.items[-1]:
             item.session.shouldstop = TIME_LIMIT
