@@ -261,8 +261,8 @@ def bounds(verdict: Verdict, unit: str, floor: str = "floor", ceiling: str = "ce
     Where a comparison failed the verdict, that is the largest distance that it allows.
     """
     if comparison := verdict.failed_by:
-        others = f"its {comparison.since} run" if comparison.since else f"{comparison.count} neighbours"
-        return f"{comparison.allowed:.1%} behind {others}"
+        reference = f"its {comparison.since} run" if comparison.since else f"{comparison.count} neighbours"
+        return f"{comparison.allowed:.1%} behind {reference}"
     warns = "warn " if verdict.limit and verdict.limit.warns else ""
     if verdict.limit and verdict.limit.version and verdict.expected is not None:
         return warns + verdict.limit.version

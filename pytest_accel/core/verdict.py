@@ -224,8 +224,8 @@ class Verdict:
     @property
     def failed_by(self) -> Comparison | None:
         """The comparison that fails a verdict whose limit holds or is excused; None where the limit decided."""
-        failed = (comparison for comparison in self.compared if comparison.status is self.status)
-        return next(failed, None) if self.status.fails else None
+        matches = (comparison for comparison in self.compared if comparison.status is self.status)
+        return next(matches, None) if self.status.fails else None
 
     @property
     def note(self) -> BelowPublished | None:

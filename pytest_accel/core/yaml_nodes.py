@@ -178,12 +178,12 @@ class _Values:
         located, start = Located(None, self._file, node.start_mark.line + 1), self._count
         if id(node) in self._made and self._made[id(node)] is None:
             raise BadFile(ErrorAt(located.file, located.line, "an alias stands inside of the value that it repeats"))
-        counted = self._made.setdefault(id(node), None)
-        self._count += counted[1] if counted else 1
+        cached = self._made.setdefault(id(node), None)
+        self._count += cached[1] if cached else 1
         if self._count > VALUES:
             raise BadFile(ErrorAt(located.file, located.line, f"the file has more than {VALUES:,} values"))
-        if counted:
-            return counted[0]
+        if cached:
+            return cached[0]
         kind = node.tag.removeprefix(_TAG)
         if isinstance(node, yaml.ScalarNode):
             located.data = self._scalar(node, kind, located, key)
