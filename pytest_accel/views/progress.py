@@ -58,10 +58,10 @@ class TerminalProgress(Progress):
 
     def _in_all(self, spent: float) -> str:
         """Return the time that is left in all, after `spent` seconds of the measurement under way."""
-        left = self._left() - spent
-        if left <= 0:
+        seconds = self._left() - spent
+        if seconds <= 0:
             return ""
-        return f", at most {left / 60:.0f} min left" if left >= MINUTES else f", at most {left:.0f} s left"
+        return f", at most {seconds / 60:.0f} min left" if seconds >= MINUTES else f", at most {seconds:.0f} s left"
 
     def _open(self) -> bool:
         """Open the terminal itself, since pytest captures stdout. Return False if there is none.

@@ -57,14 +57,14 @@ def report(record: Run, folder: Path) -> str:
 
     The traces are left out, and the report says why, if the file with the sensor's readings cannot be used.
     """
-    shown, names = traces.window(record), names_of(record)
-    if shown is None:
+    window, names = traces.window(record), names_of(record)
+    if window is None:
         return page(record, None, "nothing was measured")
     try:
         readings = telemetry_file.readings(telemetry_file.find(record, folder))
-        return page(record, traces.traces(readings, shown, names))
-    except BadFile as bad:
-        return page(record, None, str(bad))
+        return page(record, traces.traces(readings, window, names))
+    except BadFile as error:
+        return page(record, None, str(error))
 
 
 def page(record: Run, drawn: traces.Traces | None, absent: str = "") -> str:
@@ -91,22 +91,22 @@ def code(style: str, script: str) -> dict[str, str]:
 
 def _content(record: Run, drawn: traces.Traces | None) -> dict[str, Any]:
     """Return a record and what the template shows beside it, by name."""
-    found = figures.PageVerdicts(record)
-    plots = blocks.blocks(record, found.names)
+    verdicts = figures.PageVerdicts(record)
+    plots = blocks.blocks(record, verdicts.names)
     all_plots = [*(drawn.plots if drawn else ()), *plots]
     return {
         "record": record,
         "result": Result.words(record.result, "NO RESULT"),
         "kind": figures.kind(record),
-        "figures": found,
-        "findings": found.findings(findings_of(record)),
-        "facts": found.facts(),
+        "figures": verdicts,
+        "findings": verdicts.findings(findings_of(record)),
+        "facts": verdicts.facts(),
         "places": places_of(record),
         "codes": findings_of(record),
         "traces": drawn,
         "soaks": traces.summarised(record),
         "plots": plots,
-        "matrices": figures.matrices(record, found.names),
+        "matrices": figures.matrices(record, verdicts.names),
         "conditions": words.conditions(record),
         "data": trusted(data({plot.anchor: plot.data() for plot in all_plots})),
     }
@@ -186,18 +186,18 @@ def environment(*packages: str) -> Environment:
     """
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
-        loader=ChoiceLoader([PackageLoader(each, "templates") for each in packages]),
+    jinja = Environment(
+        loader=ChoiceLoader([PackageLoader(package, "templates") for package in packages]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(FILTERS)
-    made.globals.update(CONSTANTS)
-    made.tests["fact"] = words.is_fact
-    return made
+    jinja.filters.update(FILTERS)
+    jinja.globals.update(CONSTANTS)
+    jinja.tests["fact"] = words.is_fact
+    return jinja
 
 
 def _visible(value: Any) -> Any:
