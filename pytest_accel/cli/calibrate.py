@@ -26,7 +26,7 @@ from pytest_accel.judging.records.calibration import Calibration
 from pytest_accel.judging.verdicts.history import TERMS
 from pytest_accel.run.terms import Terms
 from pytest_accel.skus import lint, loader
-from pytest_accel.views import calibration as shown
+from pytest_accel.views import calibration as view
 from pytest_accel.views import lint_report
 from pytest_accel.views.calibration import Provenance
 
@@ -70,9 +70,9 @@ def run(args: argparse.Namespace) -> int:
     processors = not registry.vendor(sku.vendor).accelerator
     figures = calibration.calibrate(known_good.readings(records, sku, platform), processors=processors)
     origin = _provenance(args, records, refused, sku, platform)
-    for line in shown.lines(figures, origin):
+    for line in view.lines(figures, origin):
         print(line)
-    if not any(shown.limited(figure, sku, platform) for figure in figures.metrics):
+    if not any(view.limited(figure, sku, platform) for figure in figures.metrics):
         shortage = "; ".join(sorted(set(figures.left_out.values()))) or "none was measured"
         raise BadFile(f"nothing was written: no metric has enough devices or runs ({shortage})")
     return _write(args.output, records, figures, origin)
@@ -128,22 +128,22 @@ def _line(run: Run) -> str:
 
 def _write(path: Path, records: Sequence[Run], figures: Calibration, origin: Provenance) -> int:
     """Write the threshold file, lint it, judge the records by it, print the results, and return the exit status."""
-    body = yaml.safe_dump(shown.content(figures, origin), sort_keys=False, allow_unicode=True, width=116)
-    write_new(path, f"{shown.header(figures, origin)}{body}".encode())
+    body = yaml.safe_dump(view.content(figures, origin), sort_keys=False, allow_unicode=True, width=116)
+    write_new(path, f"{view.header(figures, origin)}{body}".encode())
     report = lint.lint([str(path)], today=origin.date)
     print(lint_report.text(report, everything=False, colour=False))
     broken = _judged(loader.load(str(path)), records, figures, origin)
     for line in broken or [f"{len(records)} records: every calibrated limit holds"]:
         print(printable(line))
     rehearsal = " It is for rehearsal only: the nodes were simulated." if origin.simulated else ""
-    print(f"{printable(str(path))}: {shown.REVIEW}{rehearsal}")
+    print(f"{printable(str(path))}: {view.REVIEW}{rehearsal}")
     return exits.HOLDS if report.clean and not broken else exits.NOT_JUDGED
 
 
 def _judged(sku: Sku, records: Sequence[Run], figures: Calibration, origin: Provenance) -> list[str]:
     """Return a sentence for each healthy figure that the new limits reject."""
     outliers, labels = {outlier.device for outlier in figures.outliers}, origin.labels
-    metrics = {figure.metric for figure in figures.metrics if shown.limited(figure, origin.sku, origin.platform)}
+    metrics = {figure.metric for figure in figures.metrics if view.limited(figure, origin.sku, origin.platform)}
     broken = []
     for run in records:
         terms = Terms(sku, sku.platforms[origin.platform.name], run.info.get("level", ""))

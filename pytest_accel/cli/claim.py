@@ -44,21 +44,24 @@ def run(args: argparse.Namespace) -> int:
     """Write the archive, and print the text of the ticket; return 0. Raises WrongUse."""
     with RecordFiles(record.find(args.file)) as record_files:
         signature.demand_name(record_files.path)
-        saved = record.read_from(record_files)
-        if saved.objections:
-            raise BadFile(f"{saved.path}: no supplier can be asked to believe it: {saved.objections[0]}")
-        device = _device(saved, args.device)
-        if not claim.blamed(saved, device):
-            raise BadFile(f"{saved.path}: does not reject {device.name}: {saved.closing.line}")
-        last_good, files = _last_good(saved, device), dict(_evidence(saved, record_files, device, args.attach))
+        run_record = record.read_from(record_files)
+        if run_record.objections:
+            raise BadFile(f"{run_record.path}: no supplier can be asked to believe it: {run_record.objections[0]}")
+        device = _device(run_record, args.device)
+        if not claim.blamed(run_record, device):
+            raise BadFile(f"{run_record.path}: does not reject {device.name}: {run_record.closing.line}")
+        last_good, files = (
+            _last_good(run_record, device),
+            dict(_evidence(run_record, record_files, device, args.attach)),
+        )
     if last_good:
         files["last-good/record.json"] = untrusted.read_bytes(last_good, most=untrusted.JSON_BYTES)
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     words = [
-        word for word in saved.info.get("command", []) if not word.startswith(("--accel-output", "--accel-report"))
+        word for word in run_record.info.get("command", []) if not word.startswith(("--accel-output", "--accel-report"))
     ]
     command = shlex.join([*words, "-k", device.name])
-    text = claim.Claim(saved, device, sums, str(last_good or ""), command).text
+    text = claim.Claim(run_record, device, sums, str(last_good or ""), command).text
     _pack(args.output, {"ticket.txt": text.encode(), **files})
     print(text, end="")
     return 0

@@ -23,8 +23,8 @@ wrong file, 6 if the records are not comparable."""
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `compare`."""
-    for name, which in (("first", "the older record"), ("last", "the newer one")):
-        parser.add_argument(name, metavar=name.upper(), help=f"{which}: a record.json, or the folder that holds it")
+    for name, meaning in (("first", "the older record"), ("last", "the newer one")):
+        parser.add_argument(name, metavar=name.upper(), help=f"{meaning}: a record.json, or the folder that holds it")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -73,7 +73,7 @@ def _drain_here(args: argparse.Namespace) -> int:
     with ledger.locked(folder):
         now = datetime.now(timezone.utc)
         share, age = args.most, args.max_age
-        plan = plans.plan_of_check(args.broken, node, slurm.nodes(), at=now, most=share, within=age)
+        plan = plans.plan_of_check(args.broken, node, slurm.nodes(), now=now, most=share, seconds=age)
         return _carry_out(plan, [], args) or (exits.REJECTED if plan.steps else exits.HOLDS)
 
 

@@ -137,7 +137,7 @@ def node_numbers(records: Sequence[Run]) -> list[str]:
         uuids = [device.uuid for device in run.devices]
         joined = {node[uuid] for uuid in uuids if uuid in node}
         first = min(joined, default=number)
-        node = {uuid: first if known in joined else known for uuid, known in node.items()}
+        node = {uuid: first if number in joined else number for uuid, number in node.items()}
         node.update(dict.fromkeys(uuids, first))
     return [f"node {node[run.devices[0].uuid]}" if run.devices else "" for run in records]
 

@@ -83,13 +83,13 @@ def _compared_with(boards: PackingList, record: Run) -> Run:
     left_out = {*delivery.METRICS} - {*metrics}
     time = next((reading.ended for reading in record.measurements if reading.metric.startswith("inventory.")), 0.0)
     host = str(record.info.get("host", ""))
-    compared = [
+    figures = [
         reading for metric in metrics for reading in delivery.measured(metric, boards, record.devices, host, time)
     ]
     others = [reading for reading in record.measurements if reading.metric not in delivery.METRICS]
     return replace(
         record,
-        measurements=[*others, *(replace(reading, simulated=record.simulated) for reading in compared)],
+        measurements=[*others, *(replace(reading, simulated=record.simulated) for reading in figures)],
         verdicts=[verdict for verdict in record.verdicts if verdict.metric not in left_out],
         packing_list=packing_entry(boards),
     )

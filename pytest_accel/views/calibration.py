@@ -120,14 +120,12 @@ def header(calibration: Calibration, origin: Provenance) -> str:
     ]
     if origin.simulated:
         comments.append("SIMULATED NODES: for rehearsal only. No run on hardware is judged by this file.")
-    comments += _section(
-        "Left out of every metric as outliers:", [outlier(entry, origin.labels) for entry in calibration.outliers]
-    )
+    outliers = [outlier(entry, origin.labels) for entry in calibration.outliers]
+    comments += _section("Left out of every metric as outliers:", outliers)
     comments += _section("Read:", origin.sources)
     comments += _section("Refused:", origin.refused)
-    comments += _section(
-        "Metrics without a result:", [f"{metric}: {reason}" for metric, reason in calibration.left_out.items()]
-    )
+    gaps = [f"{metric}: {reason}" for metric, reason in calibration.left_out.items()]
+    comments += _section("Metrics without a result:", gaps)
     return "".join(f"# {printable(comment)}\n" for comment in comments)
 
 

@@ -27,10 +27,9 @@ WHY: Final = {
 def lines(network: Fabric, width: int | None = None) -> list[Line]:
     """Return what a fabric run found of nodes, pairs and islands, the worst first, its figures and its closing line."""
     rows = [*_nodes(network), *_pairs(network), *_islands(network)]
-    kind_width, names_width = (max((len(row[column]) for row in rows), default=0) for column in (0, 1))
+    left, right = (max((len(row[column]) for row in rows), default=0) for column in (0, 1))
     texts = [
-        (f"{kind:<{kind_width}}  {names:<{min(names_width, 24)}}  {reason}".rstrip(), colour)
-        for kind, names, reason, colour in rows
+        (f"{kind:<{left}}  {names:<{min(right, 24)}}  {note}".rstrip(), colour) for kind, names, note, colour in rows
     ]
     texts.append((_figures(network), ""))
     return [*folded(texts, width), *closing_lines(network.conclusion.closing, (), width)]

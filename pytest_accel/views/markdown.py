@@ -28,6 +28,6 @@ def escaped(words: object, most: int = LONG) -> str:
 
     A text of more than `most` characters is cut off; 0 means no limit.
     """
-    plain = MARKS.sub(r"\\\1", printable(str(words), most))
-    plain = plain.replace("&", "&amp;").replace("<", "&lt;")  # not every renderer knows "\<"
-    return LINKED.sub(lambda found: found[0] + NO_LINK if found[0] in "@#" else NO_LINK + found[0], plain)
+    text = MARKS.sub(r"\\\1", printable(str(words), most))
+    text = text.replace("&", "&amp;").replace("<", "&lt;")  # not every renderer knows "\<"
+    return LINKED.sub(lambda match: match[0] + NO_LINK if match[0] in "@#" else NO_LINK + match[0], text)

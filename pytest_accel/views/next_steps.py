@@ -57,10 +57,10 @@ def next_steps(
     for finding, members, metrics in by_finding(steps, verdicts):
         subjects = [subject for subject in dict.fromkeys((*names, *members)) if subject in members]
         located = {*locations} if finding.fault.name == MISSING else {*locations} - {NODE}
-        suffixes = {
+        slots = {
             subject: f" ({locations[subject]})" for subject in subjects if subject in located and len(subjects) <= FEW
         }
-        devices = spanned([names[subject] + suffixes.get(subject, "") for subject in subjects])
+        devices = spanned([names[subject] + slots.get(subject, "") for subject in subjects])
         severity = "" if finding.severity is Severity.UNKNOWN else f", {finding.severity.value}"
         text = f"next: {devices} {finding.title}{severity}: {finding.do}"
         text += f" ({listed(metrics)})" if full else ""

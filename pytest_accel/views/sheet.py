@@ -125,10 +125,8 @@ def _platforms(sku: Sku, sources: list[Source]) -> Table:
         for platform in sku.platforms.values()
     ]
     unfit = [platform for platform in sku.platforms.values() if not requirements.accepting_levels(sku, platform)]
-    reasons = {
-        platform.name: requirements.unfit(sku, requirements.numbered(platform), "standard") for platform in unfit
-    }
-    note = "; ".join(f"{name}: {reason or 'it is no accelerator'}" for name, reason in reasons.items())
+    causes = {platform.name: requirements.unfit(sku, requirements.numbered(platform), "standard") for platform in unfit}
+    note = "; ".join(f"{name}: {reason or 'it is no accelerator'}" for name, reason in causes.items())
     columns = ("platform", "devices", "host link, GB/s", "peer link, GB/s", "accepts", "what", "source")
     note = f" A run cannot be ACCEPTED on these platforms: {note}." if note else ""
     note = f"accepts: the level from which on a node can be accepted.{note}"

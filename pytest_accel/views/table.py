@@ -84,7 +84,7 @@ def table(
     their part of the node. The cells are shortened as far as the columns of the terminal, `width`, require.
     """
     verdicts = named_by_test(verdicts)
-    visible = applicable(verdicts)
+    visible = list(filter(applies, verdicts))
     if not visible:
         return []
     devices = len({verdict.subject for verdict in verdicts} - {NODE})
@@ -120,9 +120,9 @@ def table(
     return lines + (not_applicable(silent) if full else [])
 
 
-def applicable(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return the verdicts on what applies to their device, and information."""
-    return [verdict for verdict in verdicts if verdict.information or verdict.status is not Status.NOT_APPLICABLE]
+def applies(verdict: Verdict) -> bool:
+    """Return True for a verdict on what applies to its device, and for information."""
+    return verdict.information or verdict.status is not Status.NOT_APPLICABLE
 
 
 def _legend(*, marked: bool, spread: bool) -> list[Line]:

@@ -42,10 +42,8 @@ def time_line(seconds: Mapping[str, float]) -> Line:
 def sampling_line(cost: SamplingCost) -> Line:
     """Return the line that shows what the sensor's readings cost."""
     ms = 1000 * cost["seconds_per_reading"]
-    return (
-        f"sampling: {cost['readings']} readings of {ms:.3g} ms, {cost['cpu_share']:.2%} of the processors' time",
-        "",
-    )
+    text = f"sampling: {cost['readings']} readings of {ms:.3g} ms, {cost['cpu_share']:.2%} of the processors' time"
+    return text, ""
 
 
 def closing_lines(closing: Closing, verdicts: Sequence[Verdict], width: int | None = None) -> list[Line]:

@@ -138,18 +138,18 @@ def fabric(folder: Path) -> Fabric:
     """
     path = folder / FABRIC
     try:
-        found = structured.structure(Fabric, printable_data(untrusted.read_json(path)))
+        stored = structured.structure(Fabric, printable_data(untrusted.read_json(path)))
     except structured.Misfit as misfit:
         raise BadFile(f"{path}: is not the {FABRIC} of a fabric run, or a damaged one: {misfit}") from None
-    if not found.conclusion.closing.line:
-        raise BadFile(f"{path}: the fabric run did not come to its end; {len(found.rounds)} rounds are in it")
+    if not stored.conclusion.closing.line:
+        raise BadFile(f"{path}: the fabric run did not come to its end; {len(stored.rounds)} rounds are in it")
     try:
-        concluded = replace(found, conclusion=conclude(found))
+        concluded = replace(stored, conclusion=conclude(stored))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise BadFile(f"{path}: holds values that no run writes ({type(error).__name__}: {error})") from None
-    said, follows = (each.conclusion.closing for each in (found, concluded))
-    if said != follows:
-        raise BadFile(f"{path}: closed as '{said.line}', and what it holds closes as '{follows.line}'")
+    closing, expected = (network.conclusion.closing for network in (stored, concluded))
+    if closing != expected:
+        raise BadFile(f"{path}: closed as '{closing.line}', and what it holds closes as '{expected.line}'")
     return concluded
 
 
@@ -163,8 +163,8 @@ def fabric_line(folder: Path) -> str:
 
 def level_of(arguments: Collection[str]) -> str:
     """Return the level that a run with these arguments of pytest has."""
-    named = {option: value for option, _, value in (word.partition("=") for word in arguments)}
-    return named.get("--accel-level", "long" if "--accel-hours" in named else STANDARD)
+    options = {option: value for option, _, value in (word.partition("=") for word in arguments)}
+    return options.get("--accel-level", "long" if "--accel-hours" in options else STANDARD)
 
 
 def exists(folder: Path) -> bool:
@@ -172,22 +172,22 @@ def exists(folder: Path) -> bool:
     return untrusted.exists(folder / FILE)
 
 
-def found(read: Results) -> FleetAsked:
+def found(folder_results: Results) -> FleetAsked:
     """Return what was asked in the folder of results; without a fleet.json, the nodes that have a result are all of it.
 
     So it is where other launchers than `pytest-accel fleet run` started the nodes. Raises BadFile if there is neither.
     """
-    folder = read.folder
+    folder = folder_results.folder
     if exists(folder):
         return load(folder)
-    results = read.read()
+    results = folder_results.read()
     names = names_among(results.keys())
     by_folder = {file_name(name): name for name in names}
-    unknown = {each.folder for each in read.unreadable if not each.node_of(by_folder)}
+    unknown = {run.folder for run in folder_results.unreadable if not run.node_of(by_folder)}
     if not results and not unknown:
         raise BadFile(f"{folder}: holds neither {FILE} nor the record of a node")
     expected = tuple(ExpectedNode(name) for name in sorted({*names, *unknown}))
-    first = min((each for runs in results.values() for each in runs), key=_began, default=None)
+    first = min((run for runs in results.values() for run in runs), key=_began, default=None)
     created = first.started if first else ""
     return FleetAsked("", created, "", (), 0, expected=expected, listed=False)
 
@@ -247,9 +247,9 @@ class Unreadable:
         and the folder as the host with its domain or without.
         """
         first = re.sub(r"-\d+$", "", self.folder)
-        called = names.get(self.folder) or names.get(first)
-        alike = (nodes_of([folder], names).get(folder) for folder in (self.folder, first))
-        return called or next((names[each] for each in alike if each), None)
+        name = names.get(self.folder) or names.get(first)
+        matches = (nodes_of([folder], names).get(folder) for folder in (self.folder, first))
+        return name or next((names[match] for match in matches if match), None)
 
 
 @dataclass
@@ -266,15 +266,15 @@ class Results:
         """Return the results of each node by its name, newest first. Raises OSError for a folder it cannot read."""
         by_node: dict[str, list[Summary]] = {}
         self.unreadable = []
-        changed = {folder: [each.st_mtime_ns for each in _files(folder)] for folder in self._folders()}
-        new = [folder for folder, at in changed.items() if not at or self._known.get(folder, ([],))[0] != at]
-        found = {folder: _result(folder) for folder in new}
-        for folder, at in changed.items():
-            result = found[folder] if folder in found else self._known[folder][1]
+        changed = {folder: [stat.st_mtime_ns for stat in _files(folder)] for folder in self._folders()}
+        stale = [folder for folder, times in changed.items() if not times or self._known.get(folder, ([],))[0] != times]
+        results = {folder: _result(folder) for folder in stale}
+        for folder, times in changed.items():
+            result = results[folder] if folder in results else self._known[folder][1]
             if isinstance(result, str):
                 self.unreadable.append(Unreadable(printable(folder.name), _changed(folder), result))
                 continue
-            self._known[folder] = at, result
+            self._known[folder] = times, result
             if result:
                 by_node.setdefault(result.host, []).append(result)
         for runs in by_node.values():
@@ -297,19 +297,19 @@ def _began(result: Summary) -> datetime:
 
 def _changed(folder: Path) -> datetime:
     """Return when a folder or one of its files was changed last, as far as that is to be seen."""
-    found = _files(folder)
+    stats = _files(folder)
     with contextlib.suppress(OSError):
-        found.append(folder.lstat())
-    return datetime.fromtimestamp(max((each.st_mtime for each in found), default=0.0), timezone.utc)
+        stats.append(folder.lstat())
+    return datetime.fromtimestamp(max((stat.st_mtime for stat in stats), default=0.0), timezone.utc)
 
 
 def _files(folder: Path) -> list[os.stat_result]:
     """Return what the file system says of the files that tell of a run, as far as there are any."""
-    found = []
+    stats = []
     for name in folder_summary.FILES:
         with contextlib.suppress(OSError):
-            found.append((folder / name).lstat())
-    return found
+            stats.append((folder / name).lstat())
+    return stats
 
 
 def _result(folder: Path) -> Summary | str | None:
@@ -327,12 +327,12 @@ def _result(folder: Path) -> Summary | str | None:
 def last_words(folder: Path, node: str, job: str) -> str:
     """Return the last line of the output of a job that says why it ended, else the last one; empty without any."""
     names = (file_name(node), JOINT)
-    path = next((each for name in names if (each := folder / JOBS / f"{name}-{job}.out").exists()), None)
+    path = next((file for name in names if (file := folder / JOBS / f"{name}-{job}.out").exists()), None)
     try:
         end = untrusted.read_end(path, TAIL_BYTES) if path else b""
     except BadFile:
         return ""
     lines = [line.strip() for line in end.decode(errors="replace").splitlines()]
-    told = [line for line in lines if line.strip("= ") and not line.startswith(SAYS_NOTHING) and STATUS not in line]
-    causes = [line for line in told if CAUSE.search(line)]
-    return str(printable_data((causes or told)[-1], 200)) if told else ""
+    messages = [line for line in lines if line.strip("= ") and not line.startswith(SAYS_NOTHING) and STATUS not in line]
+    causes = [line for line in messages if CAUSE.search(line)]
+    return str(printable_data((causes or messages)[-1], 200)) if messages else ""

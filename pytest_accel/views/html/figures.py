@@ -18,7 +18,7 @@ from pytest_accel.judging.causes.peer_matrix import SHORT, fastest
 from pytest_accel.judging.closing.parts import spanned
 from pytest_accel.run.record import names_of
 from pytest_accel.views.html.words import KINDS, badge, bounds_of, is_fact, together, why
-from pytest_accel.views.table import applicable
+from pytest_accel.views.table import applies
 
 
 def kind(record: Run) -> str:
@@ -37,7 +37,7 @@ class PageVerdicts:
         self.limits = list({(limit.metric, limit.origin): limit for limit in limits}.values())
         """Every limit once."""
         self._verdicts = worst_first(record.verdicts)
-        self._applicable = applicable(self._verdicts)
+        self._applicable = list(filter(applies, self._verdicts))
         self.measured = [verdict for verdict in self._applicable if not is_fact(verdict.metric)]
         """What was measured or should have been, worst first."""
         self._record = record
@@ -65,8 +65,7 @@ class PageVerdicts:
 
     def devices(self) -> list[tuple[Device, Verdict | None]]:
         """Return the devices, the worst first, each with the worst verdict that fails on it."""
-        failures = [verdict for verdict in self._verdicts if verdict.fails]
-        failing = grouped(failures, lambda verdict: verdict.culprit)
+        failing = grouped((verdict for verdict in self._verdicts if verdict.fails), lambda verdict: verdict.culprit)
         by_uuid = {device.uuid: device for device in self._record.devices}
         order = [uuid for uuid in dict.fromkeys((*failing, *by_uuid)) if uuid in by_uuid]
         return [(by_uuid[uuid], next(iter(failing.get(uuid, ())), None)) for uuid in order]
@@ -89,12 +88,8 @@ class PageVerdicts:
     def deciding(self) -> list[Verdict]:
         """Return the worst verdict by each floor that a value was held against; of facts, failures."""
         judged = [verdict for verdict in self._verdicts if verdict.limit and verdict.value is not None]
-        decisive = [
-            verdict
-            for verdict in judged
-            if verdict.fails or (verdict.basis and verdict.decides and not is_fact(verdict.metric))
-        ]
-        return [group[0] for group in grouped(decisive, lambda verdict: verdict.metric).values()]
+        groups = grouped((verdict for verdict in judged if _decides(verdict)), lambda verdict: verdict.metric)
+        return [group[0] for group in groups.values()]
 
     def waived(self) -> list[list[Verdict]]:
         """Return the verdicts that a waiver covers, those of each waiver together."""
@@ -103,11 +98,7 @@ class PageVerdicts:
 
     def not_applicable(self) -> list[list[Verdict]]:
         """Return the verdicts on what does not apply, those with the same reason together."""
-        verdicts = [
-            verdict
-            for verdict in self._record.verdicts
-            if verdict.status is Status.NOT_APPLICABLE and not verdict.information
-        ]
+        verdicts = [verdict for verdict in self._record.verdicts if not applies(verdict)]
         return list(grouped(verdicts, sentence_of).values())
 
     def on(self, verdicts: Sequence[Verdict]) -> str:
@@ -148,6 +139,10 @@ class PageVerdicts:
 def _row(verdict: Verdict) -> tuple[object, ...]:
     """Return what the row of a fact shows, by which devices share one."""
     return verdict.metric, badge(verdict), str(verdict.value), bounds_of(verdict), why(verdict)
+
+
+def _decides(verdict: Verdict) -> bool:
+    return verdict.fails or bool(verdict.basis and verdict.decides and not is_fact(verdict.metric))
 
 
 # -- the matrix of peer copies as a heat map: a table whose cells are tinted. Pure

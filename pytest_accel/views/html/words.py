@@ -56,11 +56,9 @@ def healthy(limit: Limit | None) -> tuple[str, float | None]:
 
 def conditions(record: Run) -> Iterable[tuple[str, list[str]]]:
     """Return the conditions of all measurements, each with the metrics that were measured under them."""
-    newest = {
-        (reading.metric, reading.subject): reading.conditions for reading in record.measurements if reading.samples
-    }
+    last = {(reading.metric, reading.subject): reading.conditions for reading in record.measurements if reading.samples}
     texts: dict[str, str] = {}
-    for (metric, _), values in newest.items():
+    for (metric, _), values in last.items():
         texts.setdefault(metric, ", ".join(f"{words(key)} {plain(value)}" for key, value in values.items()))
     return [(text, metrics) for text, metrics in grouped(texts, texts.__getitem__).items() if text]
 
