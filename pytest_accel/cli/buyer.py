@@ -88,7 +88,7 @@ def _shipped(name: str) -> Sku | None:
 
 
 def _made(files: Mapping[str, str], sku: Sku) -> str:
-    """Return which files made a record, and which are the buyer's."""
+    """Return the names of the files that made a record, and of the buyer's."""
     shipped = f"{sku.name}.yaml"
     files_made, buyers = _apart(files, sku.files, shipped), _apart(sku.files, files, sku.own_file or shipped)
     return f"made by {files_made}, not the buyer's {buyers}"

@@ -92,7 +92,7 @@ def _product(product: tuple[str, str], named: Sku | None) -> tuple[Sku, Platform
 def _provenance(
     args: argparse.Namespace, records: Sequence[Run], refused: Sequence[str], sku: Sku, platform: Platform
 ) -> Provenance:
-    """Return what the calibration was made from."""
+    """Return the origin of the calibration."""
     software = {name: {str(run.software[name]) for run in records if run.software.get(name)} for name in SOFTWARE}
     extended = os.path.relpath(sku.own_file, args.output.parent.absolute()) if sku.own_file else sku.name
     stem = re.sub(r"[^\w-]", "-", args.output.stem)

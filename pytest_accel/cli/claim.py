@@ -44,24 +44,21 @@ def run(args: argparse.Namespace) -> int:
     """Write the archive, and print the text of the ticket; return 0. Raises WrongUse."""
     with RecordFiles(record.find(args.file)) as record_files:
         signature.demand_name(record_files.path)
-        run_record = record.read_from(record_files)
-        if run_record.objections:
-            raise BadFile(f"{run_record.path}: no supplier can be asked to believe it: {run_record.objections[0]}")
-        device = _device(run_record, args.device)
-        if not claim.blamed(run_record, device):
-            raise BadFile(f"{run_record.path}: does not reject {device.name}: {run_record.closing.line}")
-        last_good, files = (
-            _last_good(run_record, device),
-            dict(_evidence(run_record, record_files, device, args.attach)),
-        )
+        source = record.read_from(record_files)
+        if source.objections:
+            raise BadFile(f"{source.path}: no supplier can be asked to believe it: {source.objections[0]}")
+        device = _device(source, args.device)
+        if not claim.blamed(source, device):
+            raise BadFile(f"{source.path}: does not reject {device.name}: {source.closing.line}")
+        last_good, files = _last_good(source, device), dict(_evidence(source, record_files, device, args.attach))
     if last_good:
         files["last-good/record.json"] = untrusted.read_bytes(last_good, most=untrusted.JSON_BYTES)
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     words = [
-        word for word in run_record.info.get("command", []) if not word.startswith(("--accel-output", "--accel-report"))
+        word for word in source.info.get("command", []) if not word.startswith(("--accel-output", "--accel-report"))
     ]
     command = shlex.join([*words, "-k", device.name])
-    text = claim.Claim(run_record, device, sums, str(last_good or ""), command).text
+    text = claim.Claim(source, device, sums, str(last_good or ""), command).text
     _pack(args.output, {"ticket.txt": text.encode(), **files})
     print(text, end="")
     return 0
@@ -72,8 +69,9 @@ def _device(run: Run, name: str) -> Device:
     for device in run.devices:
         if name in (device.name, device.serial, device.uuid):
             return device
-    names = [device.name for device in run.devices]
-    raise BadFile(f"--device: {run.path} has no '{printable(name)}'; {nearest(name, names)}")
+    raise BadFile(
+        f"--device: {run.path} has no '{printable(name)}'; {nearest(name, [device.name for device in run.devices])}"
+    )
 
 
 def _last_good(run: Run, device: Device) -> Path | None:

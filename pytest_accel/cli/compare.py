@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _incomplete(run: Run) -> list[str]:
-    """Return what a reader should know of a record: that it is not of a whole run."""
+    """Return a note on a record that is not of a whole run; nothing for one that is."""
     filtered = run.circumstances and run.circumstances.narrowed
     state = "did not end" if run.state != "finished" else "was filtered" if filtered else ""
     return [f"{run.path}: the run {state}; what it did not measure is not compared"] if state else []

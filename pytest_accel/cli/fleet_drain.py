@@ -70,6 +70,7 @@ def drain(args: argparse.Namespace) -> int:
 def _drain_here(args: argparse.Namespace) -> int:
     """Drain this node for the line of its health check, one node of the fleet at a time."""
     folder, node = args.folder.absolute(), os.environ.get("SLURMD_NODENAME") or node_name()
+    # One node at a time: of checks that fail at once each would see room for its own node.
     with ledger.locked(folder):
         now = datetime.now(timezone.utc)
         share, age = args.most, args.max_age
@@ -97,7 +98,7 @@ def _carry_out(plan: DrainPlan, nodes: Sequence[NodeResult], args: argparse.Name
 
 
 def _drain_plan(nodes: Sequence[NodeResult], states: Sequence[NodeState], args: argparse.Namespace) -> DrainPlan:
-    """Return which nodes are to be drained. The records of the rejected ones are read; one may not be readable."""
+    """Return the plan of the nodes to drain. The records of the rejected ones are read; one may not be readable."""
     now, failures, outdated = datetime.now(timezone.utc), {}, {}
     for node in nodes:
         if node.state is State.REJECTED and node.result:
@@ -110,7 +111,7 @@ def _drain_plan(nodes: Sequence[NodeResult], states: Sequence[NodeState], args: 
 
 
 def _resume_plan(nodes: Sequence[NodeResult], states: Sequence[NodeState]) -> DrainPlan:
-    """Return which nodes are to be resumed. The records of those that we drained are read."""
+    """Return the plan of the nodes to resume. The records of those that we drained are read."""
     drained = {state.name for state in states if state.reason.startswith(plans.TAG)}
     holders = [node for node in nodes if node.node in drained and node.state in HOLDS]
     holding = {
@@ -141,12 +142,10 @@ def _show(plan: DrainPlan) -> None:
 
 
 def _apply(steps: Sequence[Step], nodes: Sequence[NodeResult], folder: Path) -> None:
-    """Run the commands, and enter each in the ledger of the folder. Raises SlurmError, or BadFile if this user may not.
-
-    Each node is asked for right before its command, and left alone if somebody has drained or resumed it meanwhile.
-    """
+    """Run the commands, and enter each in the ledger of the folder. Raises SlurmError, or BadFile if not allowed."""
     results = {node.node: node.result for node in nodes}
     for step in steps:
+        # Asked for right before its command: a node that somebody has drained or resumed meanwhile is left alone.
         state = next((state for state in slurm.nodes([step.node]) if state.name == step.node), None)
         if reason := plans.changed(step.seen, state):
             print(printable(f"left alone: {step.node}: {reason}"))

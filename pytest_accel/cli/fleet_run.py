@@ -22,6 +22,7 @@ from pytest_accel.cli import delivery, result_file
 from pytest_accel.cli.parser import Actions, Subcommand
 from pytest_accel.core import exits
 from pytest_accel.core.durations import value_that
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
@@ -199,7 +200,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _asked(args: argparse.Namespace, name: str, folder: Path) -> FleetAsked:
-    """Return what the run in a folder was asked, or a new one of that name is. Raises BadFile or SlurmError."""
+    """Return the request of the run in a folder, or that of a new one of that name. Raises BadFile or SlurmError."""
     exists = run_folder.exists(folder)
     return submission.without_busy(
         _continued(run_folder.load(folder), args, folder) if exists else begun(args, name, folder)
@@ -207,7 +208,7 @@ def _asked(args: argparse.Namespace, name: str, folder: Path) -> FleetAsked:
 
 
 def begun(args: argparse.Namespace, name: str, folder: Path) -> FleetAsked:
-    """Return what a new run is asked. Raises BadFile or SlurmError."""
+    """Return the request of a new run. Raises BadFile or SlurmError."""
     if folder.exists() and (not folder.is_dir() or any(path.name != run_folder.LOCK for path in folder.iterdir())):
         raise BadFile(f"--output: {folder} exists and holds no {run_folder.FILE}; name a new folder")
     if not args.sku:
@@ -275,7 +276,7 @@ def _demand_known(words: Sequence[str]) -> None:
 
 
 def _continued(fleet: FleetAsked, args: argparse.Namespace, folder: Path) -> FleetAsked:
-    """Return what the run in a folder was asked, with the states of its nodes now.
+    """Return the request of the run in a folder, with the present states of its nodes.
 
     The command line that began it may be given again; another one raises BadFile.
     """
@@ -323,12 +324,9 @@ def tell_all(sentences: Sequence[str]) -> None:
 
 def _show_plan(fleet: FleetAsked, folder: Path, nodes: Sequence[str]) -> int:
     """Print what would be submitted; return 0."""
-    skipped: dict[str, list[str]] = {}
-    for node in fleet.expected:
-        skipped.setdefault(node.skipped, []).append(node.name)
-    for reason, names in skipped.items():
+    for reason, group in grouped(fleet.expected, lambda node: node.skipped).items():
         if reason:
-            print(printable(f"skipped {slurm.fold(names)}: {reason}"))
+            print(printable(f"skipped {slurm.fold([node.name for node in group])}: {reason}"))
     print(printable(f"{counted(len(nodes), 'job')} for {slurm.fold(nodes)}" if nodes else "no job"))
     if nodes:
         first = next(node for node in fleet.expected if node.name == nodes[0])

@@ -1,7 +1,4 @@
-"""The subcommand `pytest-accel health`: a passive check for schedulers, in one line and one exit status.
-
-It loads the modules that check only once its time is being counted.
-"""
+"""The subcommand `pytest-accel health`: a passive check for schedulers, in one line and one exit status."""
 
 from __future__ import annotations
 
@@ -79,6 +76,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the line, and return the exit status. Raises BadFile."""
     end = time.monotonic() + args.timeout - _spent(args.timeout)
+    # The modules that check are loaded once the time is being counted, and in a thread: if that takes too long, there
+    # still is a line.
     loading = threading.Thread(target=_load, daemon=True)
     loading.start()
     loading.join(max(0.0, end - time.monotonic() - LEAST_SECONDS))

@@ -69,8 +69,7 @@ def run(args: argparse.Namespace) -> int:
     screen.show(
         [(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.info['platform'], new.info['level'])}", "bold")]
     )
-    screen.show(_belief(old))
-    screen.show(_lists(old, new))
+    screen.show([*_belief(old), *_lists(old, new)])
     screen.show(table(new.verdicts, names, record.findings_of(new), full=args.verbose, width=screen.width()))
     screen.show(differences.changed(judged_otherwise(old, new)))
     if old.closing.line:
@@ -87,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _belief(run: Run) -> list[Line]:
-    """Return whether a record is believed, its hash, and whether it is signed."""
+    """Return the objections to a record; the hash of one without, with its signature."""
     if run.objections:
         return [(f"not believed: {objection}", "red") for objection in run.objections]
     signed = untrusted.exists(run.path.with_name(f"{SUMS}.sig"))

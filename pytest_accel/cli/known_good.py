@@ -52,7 +52,7 @@ def gather(names: Sequence[str], refused: list[str], *, rehearsal: bool) -> list
 
 
 def unusable(run: Run) -> str | None:
-    """Return why a record says nothing of healthy devices as they are measured; None if it does."""
+    """Return the reason why a record says nothing of healthy devices as they are measured; None if it does."""
     circumstances = run.circumstances
     if run.judged_from:
         return "it judges another record again; name the record of the run"
@@ -143,9 +143,9 @@ def node_numbers(records: Sequence[Run]) -> list[str]:
 
 
 def labels(records: Sequence[Run]) -> dict[str, str]:
-    """Return what a reader finds a device by: "gpu3 (serial 165..., host n1)". By UUID."""
-    names = {}
-    for run in records:
-        for device in run.devices:
-            names[device.uuid] = f"{device.name}, serial {device.serial or 'unknown'}, {device.uuid}"
-    return names
+    """Return the text by which a reader finds a device: "gpu3 (serial 165..., host n1)". By UUID."""
+    return {
+        device.uuid: f"{device.name}, serial {device.serial or 'unknown'}, {device.uuid}"
+        for run in records
+        for device in run.devices
+    }

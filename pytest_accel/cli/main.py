@@ -37,10 +37,7 @@ GROUP = "pytest_accel_commands"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line `arguments` (default: sys.argv), and return the exit status.
-
-    It is 4 instead of 0 if a part of the output was lost, since a redirected file is incomplete then.
-    """
+    """Run the command line `arguments` (default: sys.argv), and return the exit status."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     status = guarded(lambda: _run(words))
     if words[:1] == ["health"]:
@@ -48,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     loss = output.lost()
     if loss:
         print(f"standard output: {loss}", file=sys.stderr)
+    # 4 instead of 0, since a file that the output was redirected to is incomplete.
     return exits.WRONG if loss and not status else status
 
 

@@ -1,4 +1,4 @@
-"""How the command begins and ends: its parser, actions of subcommands, and the exit statuses of errors."""
+"""The frame of every subcommand: its parser, its actions, and the exit statuses of errors."""
 
 from __future__ import annotations
 
@@ -68,12 +68,8 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def guarded(work: Callable[[], int]) -> int:
-    """Return the exit status of the work, or of what it raises.
-
-    An output that cannot be written to, such as a pipe whose reader has ended, does not change the status here. An
-    error of this package ends with 3, since 1 stands for a device that fails, and a file or folder that the system
-    refuses with 4.
-    """
+    """Return the exit status of the work, or of what it raises: 3 for a bug, 4 for a refused file or folder."""
+    # An output that cannot be written to, such as a pipe whose reader has ended, does not change the status.
     output.protect()
     try:
         status = work()
@@ -81,6 +77,7 @@ def guarded(work: Callable[[], int]) -> int:
         print(error, file=sys.stderr)
         return exits.WRONG
     except OSError as error:
+        # Without a file it is no file or folder that the system refuses, but a bug.
         if not error.filename:
             return _bug(error)
         print(printable(paths.refused(error)), file=sys.stderr)
@@ -99,4 +96,5 @@ def _bug(error: Exception) -> int:
     traceback.print_exception(error)
     message = f"{type(error).__name__}: {error}"
     print(f"pytest-accel: an error of pytest_accel, not a verdict on the hardware: {message}", file=sys.stderr)
+    # 3, since 1 stands for a device that fails.
     return exits.BROKEN

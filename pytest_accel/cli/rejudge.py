@@ -83,9 +83,7 @@ def _compared_with(boards: PackingList, record: Run) -> Run:
     left_out = {*delivery.METRICS} - {*metrics}
     time = next((reading.ended for reading in record.measurements if reading.metric.startswith("inventory.")), 0.0)
     host = str(record.info.get("host", ""))
-    figures = [
-        reading for metric in metrics for reading in delivery.measured(metric, boards, record.devices, host, time)
-    ]
+    figures = [figure for metric in metrics for figure in delivery.measured(metric, boards, record.devices, host, time)]
     others = [reading for reading in record.measurements if reading.metric not in delivery.METRICS]
     return replace(
         record,
@@ -96,7 +94,7 @@ def _compared_with(boards: PackingList, record: Run) -> Run:
 
 
 def other_conditions(measurement: Measurement, sku: Sku | None) -> str | None:
-    """Return why the SKU's limits do not apply to a measurement of another shape or size; None if they apply."""
+    """Return the reason why the SKU's limits do not apply to a measurement of another shape or size, or None."""
     declaration = declaration_of(measurement.metric)
     if declaration is None or sku is None or measurement.trouble:
         return None
@@ -170,7 +168,7 @@ class _Again:
 
 
 def _places(record: Run) -> list[Place]:
-    """Return everything that was judged or measured, in the order of the record."""
+    """Return the keys of everything that was judged or measured, in the order of the record."""
     entries: Sequence[Verdict | Measurement] = [*record.verdicts, *record.measurements]
     return list(dict.fromkeys((entry.metric, entry.subject) for entry in entries))
 

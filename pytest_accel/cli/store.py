@@ -84,9 +84,9 @@ def _add(args: argparse.Namespace) -> int:
     result.unread += unreadable
     for night, number in result.runs.items():
         print(f"{night}: {counted(number, 'run')} added")
-    if result.known:
-        print(f"{counted(result.known, 'run')} already there")
-    if not result.runs and not result.known:
+    if result.duplicates:
+        print(f"{counted(result.duplicates, 'run')} already there")
+    if not result.runs and not result.duplicates:
         print("nothing added")
     _name("passed over", result.passed_over, sys.stdout)
     _name("not added", result.unread, sys.stderr)

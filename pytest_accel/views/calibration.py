@@ -28,12 +28,12 @@ TERMS = ("ranks", "algorithm")
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a calibration was made from."""
+    """The origin of a calibration: records, SKU, software, and who made it."""
 
     sku: Sku
     platform: Platform
     extends: str
-    """What the file extends: the name of a shipped SKU, or the path of a file."""
+    """The SKU or the file that the new one extends: the name of a shipped SKU, or a path."""
     name: str
     """The SKU of the new file."""
     by: str
@@ -42,13 +42,13 @@ class Provenance:
     """Every version of each software, by name."""
     levels: Sequence[str]
     sources: Sequence[str]
-    """What was read, one line each."""
+    """A line on each record that was read."""
     refused: Sequence[str]
-    """What was not, with the reason, one line each."""
+    """A line on each file that was not, with the reason."""
     devices: Sequence[str] = ()
     """The UUIDs of the devices of the records."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """What a reader finds a device by."""
+    """The text by which a reader finds a device, by its UUID."""
     simulated: bool = False
 
 
@@ -143,16 +143,13 @@ def content(calibration: Calibration, origin: Provenance) -> dict[str, Any]:
             limits[figure.metric] = _limit(figure, origin)
     outliers = {outlier.device for outlier in calibration.outliers}
     data: dict[str, Any] = {"sku": origin.name, "title": origin.sku.title, "extends": origin.extends}
-    if devices := [uuid for uuid in origin.devices if uuid not in outliers]:
-        data["calibrated_from"] = devices
-    spread = {figure.metric: entry for figure in calibration.metrics if (entry := _spread(figure, origin))}
-    if spread:
-        data["spread"] = spread
-    if common_limits:
-        data["limits"] = common_limits
-    if platform_limits:
-        data["platforms"] = {origin.platform.name: {"limits": platform_limits}}
-    return data
+    parts: dict[str, Any] = {
+        "calibrated_from": [uuid for uuid in origin.devices if uuid not in outliers],
+        "spread": {figure.metric: entry for figure in calibration.metrics if (entry := _spread(figure, origin))},
+        "limits": common_limits,
+        "platforms": {origin.platform.name: {"limits": platform_limits}} if platform_limits else {},
+    }
+    return data | {name: part for name, part in parts.items() if part}
 
 
 def _of_platform(metric: str, origin: Provenance) -> bool:
@@ -191,7 +188,7 @@ def _software(figure: Calibrated, origin: Provenance) -> dict[str, Any]:
 
 
 def judged(figure: Calibrated) -> str:
-    """Return what a limit is worth, in one sentence for its source."""
+    """Return a sentence on the strength of a limit, for its source."""
     kind = "floor" if figure.rate else "ceiling"
     caveat = "; one node: how far nodes differ is not known" if figure.nodes == 1 else ""
     distance = f"{figure.deviations:.1f} deviations from the centre, " if math.isfinite(figure.deviations) else ""

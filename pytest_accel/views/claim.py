@@ -47,7 +47,7 @@ def kernel_lines(run: Run, device: Device) -> list[str]:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a ticket says of one device of a run."""
+    """The content of a ticket on one device of a run."""
 
     run: Run
     device: Device

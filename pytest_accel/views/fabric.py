@@ -13,7 +13,7 @@ from pytest_accel.core.words import counted, listed
 from pytest_accel.views.terminal import Line, closing_lines, folded
 
 SHOWN: Final[tuple[Found, ...]] = ("wrong", "not reached", "slow", "unclear", "unmeasured", "left out")
-"""What a node may be, the worst first; one of an island is shown with it, and a good one is counted."""
+"""The findings that a row shows, worst first; a node of an island is shown with it, and a good one is counted."""
 MOST: Final = 8
 """Nodes that a line names."""
 WHY: Final = {
@@ -25,7 +25,7 @@ WHY: Final = {
 
 
 def lines(network: Fabric, width: int | None = None) -> list[Line]:
-    """Return what a fabric run found of nodes, pairs and islands, the worst first, its figures and its closing line."""
+    """Return the nodes, pairs and islands of a fabric run, worst first, its figures and its closing line."""
     rows = [*_nodes(network), *_pairs(network), *_islands(network)]
     left, right = (max((len(row[column]) for row in rows), default=0) for column in (0, 1))
     texts = [
@@ -51,7 +51,7 @@ def _nodes(network: Fabric) -> Iterator[Row]:
 
 
 def _why(finding: NodeFinding, median: float | None) -> str:
-    """Return what was found of a node, in words."""
+    """Return the finding on a node in words."""
     if finding.found != "slow":
         return finding.text or WHY.get(finding.found, "")
     of_median = f", {finding.score / median:.0%} of the median" if finding.score and median else ""
@@ -77,7 +77,7 @@ def _named(network: Fabric, indexes: Sequence[int]) -> list[str]:
 
 
 def _figures(network: Fabric) -> str:
-    """Return how many nodes took part in how many rounds, and the median and the joint figure with their floors."""
+    """Return the numbers of nodes and rounds, and the median and the joint figure with their floors."""
     ends, conclusion = [round_.ended for round_ in network.rounds], network.conclusion
     seconds = f" in {max(ends) - min(round_.started for round_ in network.rounds):.0f} s" if ends else ""
     good = sum(finding.found == "good" for finding in conclusion.findings)

@@ -1,7 +1,4 @@
-"""The result of a passive check as one line of at most 80 characters, which schedulers cut off: the essence first.
-
-Slurm's `sinfo -R` shows 20 characters of a reason, node-problem-detector 80 of an output.
-"""
+"""The result of a passive check as one line of at most 80 characters, which schedulers cut off: the essence first."""
 
 from __future__ import annotations
 
@@ -19,6 +16,7 @@ from pytest_accel.judging.closing.passive import PassiveResult
 from pytest_accel.run.passive import Checked
 
 WIDTH = 80
+"""Characters that node-problem-detector shows of an output. Slurm's `sinfo -R` shows 20 of a reason."""
 CUT = "..."
 NO_RUN = "; no run found"
 LEAST_ROOM = 16
@@ -33,6 +31,7 @@ def line(checked: Checked, *, fresh: bool, path: Path | None, width: int = WIDTH
     if checked.last and fresh and checked.last.rejects and not (checked.found and checked.found.broken):
         day = f", {checked.last.day}"
         return _cut(f"ERROR last run {checked.last.line}", width - len(day)) + day
+    # Room for the last run is kept free, and the finding is cut instead: its essence comes first.
     last = _last(checked, fresh=fresh) if path else ""
     text = _cut(_essence(checked), width - len(last))
     if path and last == NO_RUN:
@@ -56,7 +55,7 @@ def lines(checked: Checked) -> list[str]:
 
 
 def _essence(checked: Checked) -> str:
-    """Return what the check itself found."""
+    """Return the outcome of the check itself."""
     result = checked.found
     if result and result.broken:
         return f"ERROR {_worst(checked, result, result.broken)}"
@@ -71,7 +70,7 @@ def _essence(checked: Checked) -> str:
 
 
 def _undecided(checked: Checked, worst: Verdict) -> str:
-    """Return why a limit could not be judged: the reason first, then its metric; a value needs its name before it."""
+    """Return the reason why a limit could not be judged, then its metric; a value needs its name before it."""
     sentence = _told(checked, worst)
     subject = "" if worst.culprit == NODE else f"{checked.names[worst.culprit]} "
     name = worst.metric.partition(".")[2]
@@ -98,7 +97,7 @@ def _told(checked: Checked, verdict: Verdict) -> str:
 
 
 def _detail(checked: Checked, verdict: Verdict, finding: Finding) -> str:
-    """Return what was found, in a few words: the vendor's own code, a value beside the expected one, a sentence."""
+    """Return a finding in a few words: the vendor's own code, a value beside the expected one, or a sentence."""
     if finding.vendor:
         return finding.vendor
     if verdict.value is not None and verdict.limit and verdict.limit.equals is not None:
@@ -107,7 +106,7 @@ def _detail(checked: Checked, verdict: Verdict, finding: Finding) -> str:
 
 
 def _path_part(path: Path, room: int) -> str:
-    """Return where no run was found, so that a misspelt place is seen; the end of a long path, empty without room."""
+    """Return the path without a run, so that a misspelling is seen; the end of a long one; empty without room."""
     if room < LEAST_ROOM:
         return ""
     text, room = printable(str(path)), room - len(" in ")

@@ -57,9 +57,7 @@ def next_steps(
     for finding, members, metrics in by_finding(steps, verdicts):
         subjects = [subject for subject in dict.fromkeys((*names, *members)) if subject in members]
         located = {*locations} if finding.fault.name == MISSING else {*locations} - {NODE}
-        slots = {
-            subject: f" ({locations[subject]})" for subject in subjects if subject in located and len(subjects) <= FEW
-        }
+        slots = {uuid: f" ({locations[uuid]})" for uuid in located.intersection(subjects) if len(subjects) <= FEW}
         devices = spanned([names[subject] + slots.get(subject, "") for subject in subjects])
         severity = "" if finding.severity is Severity.UNKNOWN else f", {finding.severity.value}"
         text = f"next: {devices} {finding.title}{severity}: {finding.do}"

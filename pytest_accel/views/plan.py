@@ -71,9 +71,10 @@ def _of_suite(packaged: Sequence[Any], setup: Found) -> dict[tuple[str, str], Re
 
 
 def _plan(setup: Found, requests: Sequence[Request]) -> Plan:
-    """Return the plan of these requests. Repeats take no longer than the measurements themselves."""
+    """Return the plan of these requests."""
     measurements = [(request.declaration, request.metric) for request in requests]
     plan = planned(measurements, setup.terms.level, setup.terms.sku, len(setup.devices))
+    # Repeats take no longer than the measurements themselves.
     return replace(plan, repeats=min(plan.repeats, plan.measuring))
 
 

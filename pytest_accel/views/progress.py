@@ -64,12 +64,11 @@ class TerminalProgress(Progress):
         return f", at most {seconds / 60:.0f} min left" if seconds >= MINUTES else f", at most {seconds:.0f} s left"
 
     def _open(self) -> bool:
-        """Open the terminal itself, since pytest captures stdout. Return False if there is none.
-
-        It may go away while an interrupt is handled, which an error of a write would replace.
-        """
+        """Open the terminal itself. Return False if there is none."""
         if self._terminal is None:
             try:
+                # /dev/tty, since pytest captures stdout. It may go away while an interrupt is handled, which an error
+                # of a write would replace.
                 self._terminal = Unbreakable(open("/dev/tty", "w", encoding="utf-8"))
             except OSError:
                 return False

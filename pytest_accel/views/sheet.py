@@ -53,7 +53,7 @@ def listing(skus: Iterable[Sku]) -> Table:
 
 
 def sheet(sku: Sku, *, full: bool = True) -> list[Table]:
-    """Return everything that a SKU's threshold file says, as tables; sources and files last.
+    """Return the content of a SKU's threshold file as tables; sources and files last.
 
     The short sheet has what a person wants first: recognition, datasheet, platforms, what an acceptance is worth.
     """
@@ -240,7 +240,7 @@ def _levels(limit: Limit) -> str:
 
 
 def _healthy(limit: Limit) -> str:
-    """Return what healthy devices reach: a range, or one figure."""
+    """Return the figures of healthy devices: a range, or one figure."""
     if limit.healthy is None or limit.healthy[0] == limit.healthy[1]:
         return _shown(limit.reference, limit.unit)
     return f"{limit.healthy[0]:.10g} to {_shown(limit.healthy[1], limit.unit)}"

@@ -42,14 +42,14 @@ FLUSH_RIGHT = range(HEAD.index("value"), len(HEAD))
 
 @dataclass(frozen=True)
 class Layout:
-    """How much the cells of a table say, for terminals of different widths."""
+    """The detail of a table's cells, for terminals of different widths."""
 
     units: bool = True
-    """Whether limits have units and words: "class floor 1187 TFLOPS" instead of ">= 1187"."""
+    """True for limits with units and words: "class floor 1187 TFLOPS" instead of ">= 1187"."""
     ranges: bool = True
-    """Whether devices that share a row show the range of their values instead of the weakest value."""
+    """True for devices of one row that show the range of their values, and not the weakest value alone."""
     published: bool = True
-    """Whether published figures are beside the values."""
+    """True for published figures beside the values."""
     of_peak: bool = True
     gap: str = "  "
     """The text between columns and before the mark of the slowest device. With one space INCONCLUSIVE is cut short."""
@@ -113,8 +113,7 @@ def table(
         if waiver := verdict.waiver:
             granted = f"by {waiver.by}, until {waiver.until}, {waiver.origin}"
             lines.append((f"waived: {names[verdict.subject]} {verdict.metric}: {waiver.reason} ({granted})", "yellow"))
-    spread = any(verdict.next_run for verdict in visible)
-    lines += _legend(marked=any(group[0] in slowest for group in rows), spread=spread)
+    lines += _legend(visible, marked=any(group[0] in slowest for group in rows))
     silent = [verdict for verdict in verdicts if verdict not in visible and verdict not in expected]
     lines += _expected(expected, len(none_counted), devices)
     return lines + (not_applicable(silent) if full else [])
@@ -125,10 +124,12 @@ def applies(verdict: Verdict) -> bool:
     return verdict.information or verdict.status is not Status.NOT_APPLICABLE
 
 
-def _legend(*, marked: bool, spread: bool) -> list[Line]:
+def _legend(verdicts: Sequence[Verdict], *, marked: bool) -> list[Line]:
     """Return the lines that explain the signs of the rows, as far as a row has them."""
     lines = ["<: the weakest device of the metric; +N: N more limits with the same cause"] * marked
-    lines += ["+-: the next run on the same device differs by at most this much in 95 % of cases"] * spread
+    lines += ["+-: the next run on the same device differs by at most this much in 95 % of cases"] * any(
+        verdict.next_run for verdict in verdicts
+    )
     return [(line, "") for line in lines]
 
 
@@ -388,7 +389,7 @@ def _by_cause(
 
 
 def _limit_of_all(limit: Limit | None) -> object:
-    """Return what the limits of several devices have in common: origin, or the test function and bounds of a marker."""
+    """Return the common part of the limits of several devices: origin, or the test function and bounds of a marker."""
     if limit is None or limit.declared_by is not DeclaredBy.MARKER:
         return limit and limit.origin
     return limit.test.partition("[")[0], limit.floor, limit.ceiling
@@ -415,7 +416,7 @@ def _slowest(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 
 def next_run(verdict: Verdict) -> str:
-    """Return how far the next run's value may lie from this one, as a share of it: "1.2%"; empty if not known."""
+    """Return the largest distance of the next run's value, as a share of this one: "1.2%"; empty if not known."""
     value = finite(verdict.value)
     if verdict.next_run is None or not value:
         return ""
@@ -445,7 +446,7 @@ def _shares(group: Sequence[Verdict]) -> str:
 
 
 def published_of(limit: Limit | None) -> str:
-    """Return what others published for the metric of a limit: "published 676 to 730"; empty if that is nothing."""
+    """Return the figures that others published for the metric of a limit: "published 676 to 730"; empty without any."""
     figure = limit.published if limit else None
     if figure is None:
         return ""
@@ -456,7 +457,7 @@ def published_of(limit: Limit | None) -> str:
 
 
 def demanded(limit: Limit, unit: str, writer: Callable[[float, str], str] = show) -> str:
-    """Return what a limit demands of a value; `writer` writes a figure with its unit."""
+    """Return the demands of a limit on a value; `writer` writes a figure with its unit."""
     parts = [f"= {limit.equals}"] if limit.equals is not None else []
     parts += [f"one of {', '.join(map(str, limit.one_of))}"] if limit.one_of else []
     parts += [limit.version] if limit.version is not None else []

@@ -25,9 +25,9 @@ COLOURS = {
 MOST_WHY = 3
 """The most devices whose details are shown without -v."""
 INDENT = "  "
-"""What a line begins with that continues another one."""
+"""The beginning of a line that continues another one."""
 BETWEEN = (0, 0)
-"""The worth of a place to break a line at that is behind a semicolon and in no bracket."""
+"""The rank of a break behind a semicolon that is in no bracket: the best one."""
 Line = tuple[str, str]
 """Text and colour; the colour may be empty."""
 
@@ -78,7 +78,7 @@ def why_lines(closing: Closing, names: Names, width: int | None = None, *, full:
 
 
 def _shared_key(verdict: Verdict) -> object:
-    """Return what devices that fall short alike have in common: the metric where all do, else the key of their own."""
+    """Return the key that devices which fall short alike share: the metric where all do, else a key of their own."""
     return verdict.metric if any(isinstance(reason, AllAlike) for reason in verdict.reasons) else verdict.key
 
 
@@ -91,7 +91,7 @@ def sensitivity_lines(closing: Closing, verdicts: Sequence[Verdict], width: int 
 
 
 def record_lines(file: Path | None, instead_of: str | None = None, *, lost: bool = False) -> list[Line]:
-    """Return where the record is; nothing if there is none.
+    """Return the line with the path of the record; nothing if there is none.
 
     `instead_of` says which place could not be written, if the record had to be written to another one. If it is `lost`,
     it could be written nowhere, and the file is an older one.
@@ -128,6 +128,7 @@ def by_phrases(text: str, width: int | None) -> list[str]:
         fitting = [position for position in breaks if len(indent) + position <= width] or sorted(breaks)[:1]
         if not fitting:
             break
+        # A break in the first half of a line is too early; behind a semicolon only one in the first quarter.
         enough = {position: width // (4 if breaks[position] == BETWEEN else 2) for position in fitting}
         candidates = [position for position in fitting if position >= enough[position]] or [max(fitting)]
         position = min(candidates, key=lambda position: (breaks[position], -position))
@@ -137,7 +138,7 @@ def by_phrases(text: str, width: int | None) -> list[str]:
 
 
 def _breaks(text: str) -> dict[int, tuple[int, int]]:
-    """Return where a line may end, each place with how deep it is in brackets and how bad the break is there."""
+    """Return the positions at which a line may end, each with the depth in brackets and the badness of the break."""
     breaks, depth = {}, 0
     for position, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")

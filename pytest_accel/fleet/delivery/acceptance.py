@@ -29,7 +29,7 @@ class Delivery:
     differences: Sequence[Difference]
     """Boards that are twice, or not as the packing list has them; nodes that are unlike the others and rejected."""
     unlike: Sequence[Unlike]
-    """In what the nodes differ from each other."""
+    """The differences between the nodes."""
     absent: Sequence[str]
     """Nodes that are on the packing list, or that a fleet's run was asked to examine, and that have no record."""
 
@@ -85,7 +85,7 @@ class Delivery:
 
 
 def delivery(name: str, records: Records, packing_list: PackingList | None, expected: Sequence[str] = ()) -> Delivery:
-    """Return what the records of a delivery show.
+    """Return a delivery with its result, from its records.
 
     `expected` are nodes that have to have a record, whether the packing list names them or not.
     """
@@ -103,7 +103,7 @@ def delivery(name: str, records: Records, packing_list: PackingList | None, expe
 
 
 def _absent(expected: Iterable[str], hosts: Iterable[str]) -> list[str]:
-    """Return those of the expected nodes that none of the hosts is."""
+    """Return the expected nodes that none of the hosts is."""
     names = NodeNames(expected)
     present = {names.find(host) for host in hosts}
     return [name for name in dict.fromkeys(expected) if names.find(name) not in present]

@@ -1,7 +1,6 @@
-"""In what the nodes of a delivery differ: their kinds, their facts, and their figures by the one comparison. Pure.
+"""The differences between the nodes of a delivery: kinds, facts, and figures by the one comparison. Pure.
 
-Nodes of one kind are compared with each other: the same devices, as many of them, on one platform. A fact that is
-unlike the others rejects only where the buyer's file demands it. The figures of the devices, and the medians of a
+The figures of the devices, and the medians of a
 node's devices, are held against their median over all nodes, by the rules of the reference "fleet".
 """
 
@@ -92,8 +91,9 @@ def common(nodes: Sequence[NodeRecord]) -> list[str]:
 
 
 def unlike(nodes: Sequence[NodeRecord]) -> list[Unlike]:
-    """Return in what the nodes of a delivery differ: the kinds of nodes, then facts and figures of each kind."""
+    """Return the differences between the nodes of a delivery: kinds of nodes, then facts and figures of each kind."""
     differences = [*_in_fact(KIND, nodes)]
+    # Nodes of one kind are compared with each other: the same devices, as many of them, on one platform.
     for group in grouped(nodes, lambda node: node.facts[KIND][NODE]).values():
         for key in dict.fromkeys(key for node in group for key in node.facts):
             differences += _in_fact(key, [node for node in group if key in node.facts])
@@ -122,6 +122,7 @@ def _name(key: str) -> str:
 def _in_fact(key: str, nodes: Sequence[NodeRecord]) -> Iterator[Unlike]:
     """Yield the nodes whose value of a fact is not that of most; those with the same one together."""
     metric, name = key.partition(" ")[0], _name(key)
+    # A fact that is unlike the others rejects only where the buyer's file demands it.
     rejects = any(metric in node.demanded for node in nodes)
     text_of = {node.name: " and ".join(sorted({*node.facts[key].values()})) for node in nodes}
     (mode, count), *others = Counter(text_of.values()).most_common()
@@ -153,7 +154,7 @@ def _in_fact(key: str, nodes: Sequence[NodeRecord]) -> Iterator[Unlike]:
 
 
 def _differing(value: str, mode: str) -> Sequence[str]:
-    """Return of two lists what only one of them has: of thirteen versions of firmware those that differ."""
+    """Return the parts that only one of two lists has: of thirteen versions of firmware those that differ."""
     parts, mode_parts = (re.split("[;,] ", text) for text in (value, mode))
     differing = [part for part in parts if part not in mode_parts], [part for part in mode_parts if part not in parts]
     return [", ".join(items) for items in differing] if all(differing) else (value, mode)
@@ -198,12 +199,10 @@ def _in_figure(key: str, nodes: Sequence[NodeRecord]) -> Iterator[tuple[str, Unl
 def _by_position(
     key: str, of_devices: Mapping[tuple[str, str], float], nodes: Sequence[NodeRecord]
 ) -> dict[tuple[str, str], Distance]:
-    """Return the distances of devices that count, also beside those of other nodes in the same place.
-
-    A place may have a slower path: then all nodes are alike.
-    """
+    """Return the distances of devices that count, also beside those of other nodes in the same position."""
     index_of = {device.uuid: device.index for node in nodes for device in node.devices}
     positions = grouped(of_devices, lambda device: index_of.get(device[1]))
+    # A position may have a slower path, and then all nodes are alike in it.
     medians = {index: median(of_devices[device] for device in devices) or 1.0 for index, devices in positions.items()}
     shares = {device: value / medians[index_of.get(device[1])] for device, value in of_devices.items()}
     counting = _distances(key, shares)

@@ -100,10 +100,8 @@ def twice(boards: Sequence[Board]) -> list[Difference]:
 
 def _shared(noun: str, boards: Iterable[Board], key: Callable[[Board], str]) -> Iterator[Difference]:
     """Yield the numbers that several boards have, those in the same nodes together."""
-    groups = sorted(grouped((board for board in boards if key(board)), lambda board: same(key(board))).items())
-    nodes = {
-        number: tuple(dict.fromkeys(board.node.name for board in group)) for number, group in groups if len(group) > 1
-    }
+    rows = sorted(grouped((board for board in boards if key(board)), lambda board: same(key(board))).items())
+    nodes = {value: tuple(dict.fromkeys(board.node.name for board in group)) for value, group in rows if len(group) > 1}
     for names, numbers in grouped(nodes, nodes.__getitem__).items():
         heading = f"Twice in {names[0]}" if len(names) == 1 else f"At once in {listed(names, MOST_NAMED)}"
         yield Difference(f"{heading}: {counted(len(numbers), noun)}: {listed(numbers, MOST_NAMED)}")
@@ -120,6 +118,7 @@ def against(packing_list: PackingList, nodes: Iterable[NodeRecord], boards: Sequ
     while moved:
         expected, actual = next(iter(moved))
         group, counterparts = moved.pop((expected, actual)), moved.pop((actual, expected), [])
+        # Boards that are listed for the node of each other were swapped.
         for pair in zip(group, counterparts, strict=False):
             yield Difference(f"Swapped: {'; '.join(map(_elsewhere, pair))}", rejects=True)
         remaining += [*group[len(counterparts) :], *counterparts[len(group) :]]

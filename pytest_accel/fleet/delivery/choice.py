@@ -42,14 +42,15 @@ def choose(records: Records, now: datetime) -> None:
 def _of_machine(records: Sequence[NodeRecord], now: datetime) -> list[NodeRecord]:
     """Return the records of one machine that count.
 
-    The first one counts by the rule, among those that their run counts and those of no run. Older ones that hold a
-    device that no newer one holds count besides: a board that was exchanged and rejected stays rejected.
+    The first one counts by the rule, among those that their run counts and those of no run.
     """
     first = choose_one([record for record in records if record.counted], now).counts
     counting = [first] if first else []
     for record in sorted(records, key=_order, reverse=True):
         devices = [device for earlier in counting for device in earlier.devices]
         is_known = all(any(_is_one(device, other) for other in devices) for device in record.devices)
+        # An older record with a device that no newer one has counts besides: a board that was exchanged and rejected
+        # stays rejected.
         if record is not first and not (counting and is_known):
             counting.append(record)
     return counting
@@ -81,5 +82,5 @@ def _is_one(device: Device, other: Device) -> bool:
 
 
 def _order(record: NodeRecord) -> tuple[float, bool, str]:
-    """Return what orders the records of one host: the time, and of two of one time the one that rejects."""
+    """Return the sort key of the records of one host: the time, and of two of one time the one that rejects last."""
     return record.began.timestamp() if record.began else 0.0, record.rejects, str(record.path)

@@ -43,16 +43,15 @@ def text(delivery: Delivery, form: str) -> str:
     style = code(asset(PACKAGE, STYLES), "")
     template = templates.get_template(f"delivery.{form}.j2")
     boards = [*grouped(rejections, lambda row: (row["node"], row["uuid"])).values()]
-    page = template.render(delivery=delivery, word=result.value, head=head(delivery), boards=boards, **texts, **style)
-    return page.rstrip() + "\n"
+    return template.render(delivery=delivery, head=head(delivery), boards=boards, **texts, **style).rstrip() + "\n"
 
 
 def _data(delivery: Delivery) -> dict[str, Any]:
-    """Return what programs read besides the sentences and tables."""
+    """Return the data that programs read besides the sentences and tables."""
     return {
         **_picked(delivery, ("name", "simulated", "of_nodes", "of_devices", "terms", "absent")),
-        "differences": [difference._asdict() for difference in delivery.differences],
-        "unlike": [difference._asdict() for difference in delivery.unlike],
+        "differences": [diff._asdict() for diff in delivery.differences],
+        "unlike": [diff._asdict() for diff in delivery.unlike],
         **_picked(delivery.records, ("older", "shared", "refused")),
         "nodes": [_picked(node, OF_NODE) for node in delivery.nodes],
         "boards": [{"node": board.node.name, **_picked(board, OF_BOARD)} for board in delivery.boards],
@@ -86,13 +85,13 @@ def sentence(delivery: Delivery) -> str:
 
 
 def _terms(delivery: Delivery) -> str:
-    """Return by what all nodes were accepted: " as h100-sxm on hgx8 at level standard"."""
+    """Return the terms by which all nodes were accepted: " as h100-sxm on hgx8 at level standard"."""
     words = (("SKU", "as"), ("platform", "on"), ("level", "at level"))
     return "".join(f" {word} {next(iter(delivery.terms[name]))}" for name, word in words if delivery.terms[name])
 
 
 def _whole(delivery: Delivery) -> str:
-    """Return whether the accepted nodes are all that was ordered."""
+    """Return a sentence that compares the accepted nodes with the order."""
     if not delivery.packing_list:
         return "Without a packing list, nothing shows that this is all that was ordered."
     if all(row.node for row in delivery.packing_list.rows):
@@ -101,9 +100,8 @@ def _whole(delivery: Delivery) -> str:
 
 
 def reasons(delivery: Delivery) -> list[str]:
-    """Return everything that keeps the delivery from being accepted, a sentence each; none if it is accepted."""
-    differences = (f"{difference.words}." for difference in delivery.differences)
-    return [*_of_nodes(delivery), *differences, *_of_whole(delivery)]
+    """Return a sentence for each obstacle to the acceptance of the delivery; none if it is accepted."""
+    return [*_of_nodes(delivery), *(f"{diff.words}." for diff in delivery.differences), *_of_whole(delivery)]
 
 
 def _of_nodes(delivery: Delivery) -> Iterator[str]:
@@ -127,7 +125,7 @@ def _of_whole(delivery: Delivery) -> Iterator[str]:
 
 
 def notes(delivery: Delivery) -> list[str]:
-    """Return on what the acceptance depends, and what else a reader has to know."""
+    """Return notes on the conditions of the acceptance, and on everything else that a reader has to know."""
     lines = []
     if delivery.simulated:
         lines.append(f"SIMULATED: {_is(delivery.simulated, 'node')} simulated. Nothing here is about hardware.")
@@ -150,8 +148,8 @@ def notes(delivery: Delivery) -> list[str]:
 
 
 def unlike(delivery: Delivery) -> list[str]:
-    """Return in what the nodes differ and what rejects nothing."""
-    return [f"{difference.words}." for difference in delivery.unlike if not difference.rejects]
+    """Return the differences between the nodes that reject nothing."""
+    return [f"{diff.words}." for diff in delivery.unlike if not diff.rejects]
 
 
 def head(delivery: Delivery) -> list[tuple[str, str]]:

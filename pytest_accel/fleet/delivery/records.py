@@ -1,7 +1,6 @@
 """Reads the records of a delivery one by one, and keeps of each what concerns the delivery.
 
-Every record is read whole, and believed only if its parts follow from each other. It holds some hundred samples for
-each figure: the records of a thousand nodes do not fit into memory.
+Every record is read whole, and believed only if its parts follow from each other.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class NodeRecord(Summary):
     files: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of each threshold file that judged it."""
     objection: str = ""
-    """Why the result of its run does not count here, in words; empty if it does."""
+    """The reason why the result of its run does not count here; empty if it does."""
     signed_by: str = ""
     """The name of its signer; empty where no signature was verified."""
     counted: bool = True
@@ -140,6 +139,8 @@ def _read(examine: Examine, path: Path) -> tuple[NodeRecord | None, str]:
             run = record.parse(raw, files)
             if run.judged_from:
                 return None, f"{path}: {AGAIN.format(record=run.judged_from.get('record', 'not named'))}"
+            # The record itself is dropped: it holds some hundred samples for each figure, and those of a thousand nodes
+            # do not fit into memory.
             return examine(_node(run), run, files), ""
     except BadFile as bad:
         return None, str(bad)
@@ -148,7 +149,7 @@ def _read(examine: Examine, path: Path) -> tuple[NodeRecord | None, str]:
 
 
 def _node(run: Run) -> NodeRecord:
-    """Return what is kept of a record. Raises what access to a missing part of it raises."""
+    """Return the part of a record that concerns the delivery. Raises what access to a missing part of it raises."""
     circumstances, summary = run.circumstances or Circumstances(), summaries.summary(run)
     reported = folder_summary.of_series(summary, run)
     is_complete = run.finished and reported is summary

@@ -1,7 +1,4 @@
-"""Plans of the nodes to drain after a run, and to resume. They are pure; `cli/fleet_drain.py` applies them.
-
-Only nodes that a run rejected are drained, and no node is touched whose reason is another's.
-"""
+"""Plans of the nodes to drain after a run, and to resume. They are pure; `cli/fleet_drain.py` applies them."""
 
 from __future__ import annotations
 
@@ -64,12 +61,12 @@ class Step:
     """The node in Slurm by which this was planned."""
     command: tuple[str, ...]
     did: str
-    """What was done once the command has run: "drained" or "resumed"."""
+    """The change once the command has run: "drained" or "resumed"."""
 
 
 @dataclass
 class DrainPlan:
-    """What is to be done, and what is left alone and why."""
+    """The steps to take, and the nodes that are left alone, with the reasons."""
 
     steps: list[Step] = field(default_factory=list)
     left: list[tuple[str, str]] = field(default_factory=list)
@@ -77,11 +74,11 @@ class DrainPlan:
     doubtful: list[str] = field(default_factory=list)
     """A sentence for each metric whose limit is doubtful."""
     refused: str = ""
-    """Why nothing may be done at all; empty if it may."""
+    """The reason why nothing may be done at all; empty if something may."""
 
 
 def failures(run: Run | None) -> list[Failure]:
-    """Return what rejects a node, by its record, worst first; nothing where that cannot be read or believed."""
+    """Return the failures that reject a node by its record, worst first; none where that cannot be read or believed."""
     if run is None or run.objections:
         return []
     names = {device.uuid: device.name for device in run.devices}
@@ -121,7 +118,7 @@ def reason_of(failures: Sequence[Failure], *, simulated: bool = False) -> str:
 
 
 def too_old(run: Run | None, started: str, now: datetime, max_age: float) -> str:
-    """Return why a rejection drains no node for its time, and what to do; empty if it is at most `max_age` seconds old.
+    """Return the reason why a rejection is too old to drain a node; empty if it is at most `max_age` seconds old.
 
     A run counts from its end, by the content of its record, or from its start if that is not known. How old one is that
     began after `now` is not known, for the clock of its node was wrong.
@@ -144,7 +141,7 @@ def plan_of(
     most: float = MOST,
     outdated: Mapping[str, str] = MappingProxyType({}),
 ) -> DrainPlan:
-    """Return which nodes are to be drained.
+    """Return the plan of the nodes to drain.
 
     `failures` are those of the rejected nodes, `slurm_nodes` the nodes in Slurm. `outdated` says of a rejection that
     drains no node for its time why it does not.
@@ -163,20 +160,19 @@ def plan_of(
     for node in nodes:
         if node.state is not State.REJECTED or node.result is None:
             continue
-        if not node.expected:
-            plan.left.append((node.node, "it is not among the expected nodes"))
-            continue
+        state, rehearsed = states.get(node.node), node.result.simulated
         grounds = [failure for failure in failures.get(node.node, ()) if failure.metric not in doubtful]
-        state = states.get(node.node)
-        if state is None:
-            plan.left.append((node.node, "Slurm does not know it"))
-            continue
-        rehearsed = node.result.simulated
-        if obstacle := _left_alone(state, grounds, failures.get(node.node, ()), alien=rehearsed and not rehearsal):
+        if not node.expected:
+            obstacle = "it is not among the expected nodes"
+        elif state is None:
+            obstacle = "Slurm does not know it"
+        else:
+            alien = rehearsed and not rehearsal
+            obstacle = _left_alone(state, grounds, failures.get(node.node, ()), alien=alien) or outdated.get(
+                node.node, ""
+            )
+        if obstacle or state is None:
             plan.left.append((node.node, obstacle))
-            continue
-        if node.node in outdated:
-            plan.left.append((node.node, outdated[node.node]))
             continue
         reason = reason_of(grounds, simulated=rehearsed)
         plan.steps.append(Step(node.node, reason, state, tuple(drain_command(node.node, reason)), "drained"))
@@ -185,11 +181,12 @@ def plan_of(
 
 
 def _left_alone(state: NodeState, grounds: Sequence[Failure], failures: Sequence[Failure], *, alien: bool) -> str:
-    """Return why a rejected node is not drained; empty if it is. `alien` is a simulated node among real ones."""
+    """Return the reason why a rejected node is not drained, or "". `alien` is a simulated node among real ones."""
     if alien:
         return "its run was simulated, and those of other nodes were not"
     if state.reason.startswith(TAG):
         return f"drained already: {state.reason}"
+    # No node is touched whose reason is another's.
     if state.reason:
         return f"{state.state} with a reason of somebody else: {state.reason}"
     if _outage(state):
@@ -202,12 +199,12 @@ def _left_alone(state: NodeState, grounds: Sequence[Failure], failures: Sequence
 
 
 def _outage(state: NodeState) -> str:
-    """Return how a node was taken out of service, by the beginning of its state; empty if it was not."""
+    """Return the beginning of the state of a node that was taken out of service; empty if it was not."""
     return next((prefix for prefix in DRAINED if state.state.startswith(prefix)), "")
 
 
 def changed(before: NodeState, after: NodeState | None) -> str:
-    """Return what has changed since a step was planned so that it is not taken; empty if nothing has.
+    """Return the change since a step was planned for which it is not taken; empty if there is none.
 
     A job that begins or ends on the node is no such change.
     """
@@ -231,6 +228,7 @@ def _limit(plan: DrainPlan, failures: Mapping[str, Sequence[Failure]], drained: 
 
     All of them if they alone are too many; else those that there is no room for, the fewest broken limits first.
     """
+    # 0.29 * 100 is 28.999999999999996 in floating point, and 29 nodes are meant.
     maximum = max(1, int(most * total + 1e-9))
     room, count = max(0, maximum - drained), len(plan.steps)
     plan_text = f"{counted(count, 'node')} would be drained"
@@ -248,14 +246,14 @@ def _limit(plan: DrainPlan, failures: Mapping[str, Sequence[Failure]], drained: 
 
 
 def _allowing(drained: int, expected: int) -> str:
-    """Return which value of --most allows so many drained nodes."""
+    """Return the value of --most that allows so many drained nodes."""
     return f"--most={-(-10_000 * drained // expected) / 10_000:g} allows it"
 
 
 def plan_of_check(
     line: str, node: str, slurm_nodes: Sequence[NodeState], *, now: datetime, most: float, seconds: float
 ) -> DrainPlan:
-    """Return whether a node is to be drained for the line of its health check; `slurm_nodes` are all nodes of Slurm.
+    """Return the plan to drain a node for the line of its health check; `slurm_nodes` are all nodes of Slurm.
 
     Checks may drain the share `most` of all nodes within so many seconds: one wrong option or limit would drain the
     fleet else.
@@ -285,7 +283,7 @@ REST = re.compile(r"; and \d+ more$")
 
 
 def is_cut(reason: str) -> bool:
-    """Return whether a reason of ours leaves out some of the metrics, or all, as that of a health check does."""
+    """Return True for a reason of ours that leaves out some metrics, or all, as that of a health check does."""
     return reason.startswith(HEALTH) or bool(REST.search(reason))
 
 
@@ -320,7 +318,7 @@ def measured(run: Run | None) -> set[str]:
 def resume_plan(
     nodes: Sequence[NodeResult], slurm_nodes: Iterable[NodeState], holds: Mapping[str, Collection[str]], now: datetime
 ) -> DrainPlan:
-    """Return which nodes are to be resumed: those that we drained and whose newest run began later and holds.
+    """Return the plan of the nodes to resume: those that we drained and whose newest run began later and holds.
 
     A run that began after the time `now` is one of a wrong clock, which does not tell what it came after.
     It has to have measured what the node was drained for: `holds` are the metrics whose limits hold, by node; those
@@ -339,7 +337,7 @@ def resume_plan(
 
 
 def _not_resumed(state: NodeState, node: NodeResult, holds: Collection[str], now: datetime) -> str:
-    """Return why a node that we drained is not resumed; empty if it is."""
+    """Return the reason why a node that we drained is not resumed; empty if it is."""
     if node.state not in HOLDS or node.result is None:
         return node.state.value
     if node.result.simulated and not state.reason.startswith(SIMULATED):

@@ -36,6 +36,7 @@ def append(folder: Path, entries: Iterable[Mapping[str, str]]) -> None:
     rows.writerows({name: printable(value) for name, value in {**common, **entry}.items()} for entry in entries)
     path = folder / FILE
     try:
+        # Appended to and never rewritten, since people enter lines of their own.
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o664)
         with open(handle, "a", encoding="utf-8") as file:
             fcntl.flock(handle, fcntl.LOCK_EX)

@@ -1,7 +1,4 @@
-"""The states of a fleet's nodes as metrics for Prometheus.
-
-A node is a label where it is rejected alone: a fleet of 10,000 nodes would be as many series. All are in the JSON.
-"""
+"""The states of a fleet's nodes as metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -34,6 +31,8 @@ def _families(fleet: FleetAsked, nodes: Sequence[NodeResult], ledger: Ledger) ->
     yield "accel_fleet_nodes", "Nodes by state.", by_state
     rejected = [node for node in nodes if node.state is State.REJECTED]
     open_nodes = [node for node in rejected if not _is_drained(node, ledger)]
+    # A node is a label where it is rejected alone: a fleet of 10,000 nodes would be as many series. All are in the
+    # JSON.
     labels = [((*sku, ("node", node.node), ("devices", _devices(node))), 1.0) for node in open_nodes]
     yield "accel_fleet_node_rejected", "1 for a rejected node that is not drained, with its devices.", labels
     expected = [(sku, float(sum(node.expected for node in nodes)))] if fleet.listed else []

@@ -56,11 +56,11 @@ def shown_reason(node: NodeResult) -> str:
         simulated = node.result is not None and node.result.simulated
         held = "simulated" if simulated else "no acceptance: own tests, or a SKU that is not named or no accelerator"
         return f"{held}; {node.note}" if node.note else held
-    return node.note if node.state is State.ACCEPTED else node.told
+    return node.note if node.state is State.ACCEPTED else node.sentence
 
 
 def _room(needs: dict[State, int]) -> dict[State, int]:
-    """Return how many lines each state has, so that all fit; each of the worse ones as many as are left."""
+    """Return the number of lines of each state, so that all fit; the worse ones get as many as are left."""
     remaining = MOST_LINES - AROUND - len(State) - sum(min(count, LEAST_OF_STATE) for count in needs.values())
     room = {}
     for state, count in needs.items():
@@ -89,7 +89,7 @@ def markdown(fleet: FleetAsked, nodes: Sequence[NodeResult], fold: Fold) -> str:
 
 
 def notes(fleet: FleetAsked) -> list[str]:
-    """Return what a reader has to know besides the states."""
+    """Return the notes that a reader needs besides the states."""
     if fleet.fabric:
         return [f"fabric: {printable(fleet.fabric)}", *notes(replace(fleet, fabric=""))]
     if fleet.listed:
@@ -121,7 +121,7 @@ def _node(node: NodeResult) -> dict[str, Any]:
     return {
         "node": node.node,
         "state": node.state.value,
-        "reason": node.told,
+        "reason": node.sentence,
         "record": result.folder.name if result else None,
         "started": result.started if result else None,
         "job": (result.job or None) if result else None,

@@ -31,7 +31,7 @@ LOCK = ".submitting"
 CANCELLED = ".cancelled"
 """The file whose presence ends a process that submits."""
 FABRIC = "fabric.json"
-"""What the nodes of a fabric run found together, written by the first of them."""
+"""The common result of the nodes of a fabric run, written by the first of them."""
 JOINT = "fabric"
 """The name of a job on all nodes, in place of a node's."""
 JOBS = "jobs"
@@ -39,11 +39,11 @@ JOBS = "jobs"
 SAYS_NOTHING = ("time: ", "sha256: ", "sensitivity: ", "why: ", "next: ", "(to show a full traceback")
 """Beginnings of lines at the end of a run that do not say how it ended."""
 STATUS = "Exited with exit code"
-"""What srun says of a task that ended with another exit status than 0, behind what the task said itself."""
+"""The message of srun on a task that ended with another exit status than 0, behind the output of the task itself."""
 CAUSE = re.compile(r"\berror\b|no space left|quota exceeded|killed|cannot|denied|not found|no such file", re.IGNORECASE)
 """Words of a line of output that tells why a job ended, rather than where it was."""
 TAIL_BYTES = 8192
-"""How much of the end of a job's output is read."""
+"""Bytes that are read from the end of a job's output."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ExpectedNode:
     partition: str = ""
     gres: str = ""
     skipped: str = ""
-    """Why no job was submitted for it, such as "drained: fan broken"; empty if one is to be."""
+    """The reason why no job was submitted for it, such as "drained: fan broken"; empty if one is to be."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class Submitted:
 
 @dataclass(frozen=True)
 class FleetAsked:
-    """What a run of a fleet was asked. `arguments` are those of pytest, without --accel-output."""
+    """The request of a fleet's run. `arguments` are those of pytest, without --accel-output."""
 
     id: str
     created: str
     version: str
-    """That of this package."""
+    """The version of this package."""
     arguments: tuple[str, ...]
     minutes: int
     """The time limit of a job."""
@@ -110,7 +110,7 @@ class FleetAsked:
 
     @property
     def prefix(self) -> str:
-        """What the names of all jobs of the run begin with."""
+        """The beginning of the names of all jobs of the run."""
         return f"accel-{self.id}-"
 
 
@@ -120,7 +120,7 @@ def save(fleet: FleetAsked, folder: Path) -> None:
 
 
 def load(folder: Path) -> FleetAsked:
-    """Return what was asked in a folder. Raises BadFile if it holds no fleet.json or a damaged one."""
+    """Return the request in a folder. Raises BadFile if it holds no fleet.json or a damaged one."""
     path = folder / FILE
     try:
         fleet = structured.structure(FleetAsked, printable_data(untrusted.read_json(path)))
@@ -132,7 +132,7 @@ def load(folder: Path) -> FleetAsked:
 
 
 def fabric(folder: Path) -> Fabric:
-    """Return what the nodes of a fabric run found together, concluded again from the rounds that the file holds.
+    """Return the common result of a fabric run, concluded again from the rounds that the file holds.
 
     Raises BadFile if it is absent, damaged or unfinished, or if it closes otherwise than its rounds do.
     """
@@ -147,6 +147,7 @@ def fabric(folder: Path) -> Fabric:
         concluded = replace(stored, conclusion=conclude(stored))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise BadFile(f"{path}: holds values that no run writes ({type(error).__name__}: {error})") from None
+    # A file that closes otherwise than its rounds do is damaged, or was edited.
     closing, expected = (network.conclusion.closing for network in (stored, concluded))
     if closing != expected:
         raise BadFile(f"{path}: closed as '{closing.line}', and what it holds closes as '{expected.line}'")
@@ -168,12 +169,12 @@ def level_of(arguments: Collection[str]) -> str:
 
 
 def exists(folder: Path) -> bool:
-    """Return whether a folder holds the run of a fleet. Raises BadFile as `untrusted.exists`."""
+    """Return True for a folder that holds the run of a fleet. Raises BadFile as `untrusted.exists`."""
     return untrusted.exists(folder / FILE)
 
 
 def found(folder_results: Results) -> FleetAsked:
-    """Return what was asked in the folder of results; without a fleet.json, the nodes that have a result are all of it.
+    """Return the request in the folder of results; without a fleet.json it is made of the nodes that have a result.
 
     So it is where other launchers than `pytest-accel fleet run` started the nodes. Raises BadFile if there is neither.
     """
@@ -219,7 +220,7 @@ def submitting(folder: Path, *, end_others: bool = False) -> Iterator[None]:
 
 
 def is_submitting(folder: Path) -> bool:
-    """Return whether a process submits jobs for this folder now."""
+    """Return True while a process submits jobs for this folder."""
     try:
         with (folder / LOCK).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -237,7 +238,7 @@ class Unreadable:
     folder: str
     """Its name."""
     changed: datetime
-    """When it, or one of the files in it, was changed last."""
+    """The time of the last change of it, or of one of the files in it."""
     why: str
 
     def node_of(self, names: Mapping[str, str]) -> str | None:
@@ -254,11 +255,11 @@ class Unreadable:
 
 @dataclass
 class Results:
-    """The records in the folder of a fleet's run. What has not changed since it was read is not read again."""
+    """The records in the folder of a fleet's run."""
 
     folder: Path
     unreadable: list[Unreadable] = field(default_factory=list)
-    """What could not be read at the last `read`."""
+    """The folders that could not be read at the last `read`."""
     _known: dict[Path, tuple[list[int], Summary | None]] = field(default_factory=dict)
     """The result of each folder, and when its files were changed, as they were read."""
 
@@ -267,6 +268,7 @@ class Results:
         by_node: dict[str, list[Summary]] = {}
         self.unreadable = []
         changed = {folder: [stat.st_mtime_ns for stat in _files(folder)] for folder in self._folders()}
+        # What has not changed since it was read is not read again.
         stale = [folder for folder, times in changed.items() if not times or self._known.get(folder, ([],))[0] != times]
         results = {folder: _result(folder) for folder in stale}
         for folder, times in changed.items():
@@ -304,7 +306,7 @@ def _changed(folder: Path) -> datetime:
 
 
 def _files(folder: Path) -> list[os.stat_result]:
-    """Return what the file system says of the files that tell of a run, as far as there are any."""
+    """Return the status of the files of a run in the file system, as far as there are any."""
     stats = []
     for name in folder_summary.FILES:
         with contextlib.suppress(OSError):

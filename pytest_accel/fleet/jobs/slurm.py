@@ -1,7 +1,6 @@
 """Slurm, by its programs: this is the only module that runs them.
 
-Options and formats are those of Slurm 21.08 and later. Lines for people are parsed (-h -o), since the shape of --json
-changes with every release. Every text from outside is made printable.
+Options and formats are those of Slurm 21.08 and later. Every text from outside is made printable.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class NodeState:
     partition: str = ""
     """The first partition that it is in; empty for the default one."""
     reason: str = ""
-    """Why it is drained or down; empty without a reason."""
+    """The reason why it is drained or down; empty without one."""
     since: datetime | None = None
     """The time at which the reason was set."""
 
@@ -83,7 +82,7 @@ class JobState:
     user: int = -1
     """The number of the user who submitted it; -1 if it is not known."""
     exit: str = ""
-    """How it ended, in words, such as "exit status 3"; empty while it has not, and for success."""
+    """Its end in words, such as "exit status 3"; empty while it has not, and for success."""
 
 
 WAITING = frozenset(("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"))
@@ -104,6 +103,7 @@ def _run(command: Sequence[str], *, text_in: str | None = None, seconds: float =
     try:
         process = subprocess.run(
             command,
+            # A variable of the user, such as SQUEUE_FORMAT, would change what is printed.
             env=environment(os.environ),
             input=text_in,
             capture_output=True,
@@ -137,6 +137,7 @@ def nodes(names: Iterable[str] = (), partition: str = "") -> list[NodeState]:
     for chunk in chunks:
         selection = ["-n", ",".join(chunk)] if chunk else []
         of_partition = ["-p", partition] if partition else []
+        # Lines for people, and not --json, whose shape changes with every release.
         form = _SEPARATOR.join(("%N", "%T", "%G", "%P", "%H", "%E"))
         for node in parse_nodes(_run(["sinfo", "-h", "-N", *selection, *of_partition, "-o", form])):
             if node.name not in states or not node.partition:

@@ -21,7 +21,7 @@ from pytest_accel.run.record_folder import file_name
 
 
 class State(Enum):
-    """What became of a node, the worst first."""
+    """The states of a node, worst first."""
 
     REJECTED = Result.REJECTED.value.lower()
     ERROR = "error"
@@ -60,13 +60,13 @@ class NodeResult:
     output: str = ""
     """The last line of the output of that job; empty unless it left no result."""
     skipped: str = ""
-    """Why the node starts no job now; empty if it does."""
+    """The reason why the node starts no job now; empty if it does."""
     note: str = ""
     """A sentence on the night of the result, or on a run whose time cannot be right; empty if there is none."""
     expected: bool = True
     """False for a host that no list named; it is here since it was rejected."""
     began: datetime | None = None
-    """When the run of its result began, as far as its job tells; None where the result alone tells it."""
+    """The begin of the run of its result, as far as its job tells; None where the result alone tells it."""
 
     @property
     def alike(self) -> str:
@@ -79,7 +79,7 @@ class NodeResult:
         return re.sub(r"(?<=/accel-record-)\w+|\d+", "#", self.output.replace(self.node, "NODE"))
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         """The reason as one sentence."""
         reason = f"job {self.job} {self.reason}" if self.job else self.reason
         return f"{reason}; its output ends: {self.output}" if self.output else reason
@@ -180,7 +180,7 @@ def others(
 ) -> tuple[str, ...]:
     """Return the hosts with a result that are not among the expected nodes, and their results: "n9: ACCEPTED 8/8"."""
     nodes = _unexpected(fleet, results, now or datetime.now(timezone.utc))
-    return tuple(f"{node.node}: {node.told}" for node in nodes if node.state is not State.REJECTED)
+    return tuple(f"{node.node}: {node.sentence}" for node in nodes if node.state is not State.REJECTED)
 
 
 def _unexpected(fleet: FleetAsked, results: Mapping[str, Sequence[Summary]], now: datetime) -> list[NodeResult]:
@@ -212,14 +212,14 @@ def _damaged(unreadable: Iterable[Unreadable], names: Iterable[str]) -> dict[str
 
 @dataclass(frozen=True)
 class RunTerms:
-    """What the results of a run have to agree with to count. What is None may be anything."""
+    """The terms that the results of a run have to agree with to count. A term that is None may be anything."""
 
     simulated: bool | None = None
     sku: str | None = None
     level: str | None = None
 
     def other(self, result: Summary) -> str:
-        """Return how a result differs from what was asked; empty if it does not, or does not tell."""
+        """Return the difference of a result from the terms; empty if there is none, or it does not tell."""
         sku, level = result.sku, result.terms.get("level", "")
         if self.simulated is not None and result.simulated != self.simulated:
             return "simulated" if result.simulated else "not simulated"
@@ -229,7 +229,7 @@ class RunTerms:
 
 
 def asked_of(fleet: FleetAsked) -> RunTerms:
-    """Return what the results of a run have to agree with; nothing where there is no list of what was asked."""
+    """Return the terms that the results of a run have to agree with; none where there is no list of what was asked."""
     if not fleet.listed:
         return RunTerms()
     simulated = any(word.partition("=")[0] == SIMULATE for word in fleet.arguments)
@@ -262,7 +262,7 @@ def _with_notes(state: NodeResult, choice: Choice[Summary], unasked: Sequence[tu
 
 
 def _not_counting(runs: Sequence[tuple[Summary, str]]) -> str:
-    """Return which runs do not count, and why."""
+    """Return a sentence on the runs that do not count, with the reasons."""
     return "; ".join(f"{run.folder.name} does not count: {reason}" for run, reason in runs)
 
 
@@ -304,7 +304,7 @@ class _Jobs:
 
     @property
     def at(self) -> datetime:
-        """When the last job was submitted; now if that is not known."""
+        """The time at which the last job was submitted; now if that is not known."""
         time = next((moment(job.at) for job in self.submitted if job.job == self.last), None)
         return min(time or self.now, self.now)
 
@@ -353,7 +353,7 @@ class _Jobs:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What is known of one node."""
+    """The facts on one node from which its state follows."""
 
     name: str
     skipped: str
@@ -366,7 +366,7 @@ class _Facts:
 
     @property
     def damage(self) -> str:
-        """Why it is not known whether the result is the newest: a run that cannot be read may be newer."""
+        """The reason why the result may not be the newest: a run that cannot be read may be newer; empty if it is."""
         if self.unreadable is None:
             return ""
         start = self.jobs.began(self.counts) if self.counts else None
@@ -419,7 +419,7 @@ def _queued(name: str, job: JobState) -> NodeResult:
 
 
 def _ending_of(newest: Summary | None, job: JobState | None) -> str:
-    """Return how the last job of a node ended that left no result."""
+    """Return the end of a node's last job, which left no result, in words."""
     causes = [text for text in (job.reason, job.exit) if text not in ("", "None")] if job else []
     suffix = f" ({', '.join(causes)})" if causes else ""
     ending = f"ended as {job.state}{suffix}" if job and job.state != "COMPLETED" else "ended"
@@ -445,12 +445,12 @@ def exit_status(nodes: Iterable[NodeResult]) -> int:
 
 
 def counts(nodes: Iterable[NodeResult]) -> dict[State, int]:
-    """Return how many nodes are in each state that occurs, the worst first."""
+    """Return the number of nodes in each state that occurs, worst first."""
     states = [node.state for node in nodes]
     return {state: states.count(state) for state in State if state in states}
 
 
 def in_words(nodes: Sequence[NodeResult]) -> str:
-    """Return how many nodes there are and in which state: "8 nodes: 1 rejected, 1 no result, 6 accepted"."""
+    """Return the number of nodes, in all and by state: "8 nodes: 1 rejected, 1 no result, 6 accepted"."""
     parts = ", ".join(f"{count} {state.value}" for state, count in counts(nodes).items())
     return f"{counted(len(nodes), 'node')}: {parts}"

@@ -69,7 +69,7 @@ def expected_of(state: NodeState, partition: str, reservation: str, idle: bool =
 
 
 def skipped_of(state: NodeState, *, reserved: bool = False, idle: bool = False) -> str:
-    """Return why a node starts no job, such as "drained: fan broken"; empty if it does."""
+    """Return the reason why a node starts no job, such as "drained: fan broken"; empty if it does."""
     base = state.state.rstrip("*~#!%$@^-+")
     usable = not base.startswith(UNUSABLE) or (reserved and base.startswith(RESERVED))
     usable = usable and not (idle and base.startswith(WORKING))
@@ -126,7 +126,7 @@ def needed(nodes: Sequence[NodeResult], again: Collection[str]) -> list[str]:
 
 
 def with_states(fleet: FleetAsked, slurm_nodes: Iterable[NodeState]) -> FleetAsked:
-    """Return what was asked with the reasons why nodes are skipped as they are now."""
+    """Return the request with the present reasons why nodes are skipped."""
     states = {state.name: state for state in slurm_nodes}
     expected = [
         replace(node, skipped=skipped_of(states[node.name], reserved=bool(fleet.reservation), idle=fleet.idle))
@@ -142,7 +142,7 @@ OURS = re.compile(r"accel-\d{8}T\d{6}Z-[0-9a-f]{4}-(?P<node>.+)")
 
 
 def without_busy(fleet: FleetAsked) -> FleetAsked:
-    """Return what was asked with the nodes skipped that have a job of another run of this user. Raises SlurmError."""
+    """Return the request with the nodes skipped that have a job of another run of this user. Raises SlurmError."""
     busy = {
         match["node"]: f"job {job.id} of another run is {job.state.lower()}"
         for job in slurm.jobs("accel-")
@@ -163,7 +163,7 @@ def not_again(nodes: Sequence[NodeResult], again: Collection[str]) -> list[tuple
 
 
 def nothing_measured(nodes: Sequence[NodeResult]) -> list[str]:
-    """Return that a run has nothing left to measure, and when its results are from; nothing while jobs are queued."""
+    """Return a sentence that nothing is left to measure, with the time of the results; none while jobs are queued."""
     if any(node.state in PENDING for node in nodes):
         return []
     times = sorted(filter(None, (node.result.began for node in nodes if node.result)))
@@ -211,11 +211,9 @@ def submit_joint(fleet: FleetAsked, folder: Path) -> FleetAsked:
 
 
 def jobs_of(fleet: FleetAsked, folder: Path) -> list[JobState]:
-    """Return the jobs of a run in the queue, whoever submitted them. Raises SlurmError.
-
-    One that fleet.json lacks counts if it is of this user, or of the owner of the folder or of fleet.json: anybody
-    else may give the name to a job.
-    """
+    """Return the jobs of a run in the queue, whoever submitted them. Raises SlurmError."""
+    # One that fleet.json lacks counts if it is of this user, or of the owner of the folder or of fleet.json: anybody
+    # else may give the name to a job.
     ids, users = {job.job for job in fleet.jobs}, {os.geteuid()}
     for path in (folder, folder / run_folder.FILE):
         with suppress(OSError):
@@ -237,7 +235,7 @@ class Submitter:
         self._unsaved = 0
         self._end: float | None = None
         self.ended = ""
-        """Why nodes were left; empty if none were."""
+        """The reason why nodes were left; empty if none were."""
 
     def submit(self, nodes: Sequence[str], at_once: int = 0, end: float | None = None) -> Sequence[str]:
         """Submit a job for each node; with `at_once` not more than so many are in the queue at a time.

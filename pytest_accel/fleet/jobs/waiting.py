@@ -73,7 +73,7 @@ class Watch:
 
     @property
     def fleet(self) -> FleetAsked:
-        """What the last run was asked."""
+        """The request of the last run."""
         return self.runs[-1].fleet
 
     def needed(self) -> dict[Path, str]:
@@ -104,7 +104,7 @@ class Watch:
 
 
 def watch_of(folder: Path, nights: int = NIGHTS) -> Watch:
-    """Return what looks at the run in a folder, or at the last `nights` runs below it. Raises BadFile or OSError."""
+    """Return the watch of the run in a folder, or of the last `nights` runs below it. Raises BadFile or OSError."""
     runs = [] if run_folder.exists(folder) else [path for path in folder.iterdir() if run_folder.exists(path)]
     runs.sort(key=lambda path: run_folder.load(path).created)
     return Watch([RunWatch(path) for path in runs[-nights:] or [folder]])

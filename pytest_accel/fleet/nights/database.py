@@ -63,7 +63,7 @@ def reading(path: Path, files: Iterable[Path]) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """Return what the database says of an error."""
+    """Return the first line of an error of the database."""
     return printable(str(error).splitlines()[0], SHOWN)
 
 
@@ -85,7 +85,8 @@ def parquet(paths: Sequence[Path]) -> str:
 def table(
     connection: DuckDBPyConnection, file: Path, name: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]
 ) -> None:
-    """Make a table of the database from rows, by way of a file: a row at a time takes minutes for a fleet."""
+    """Make a table of the database from rows."""
+    # By way of a file: inserting a row at a time takes minutes for a fleet.
     with file.open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream, lineterminator="\n").writerows(rows)
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS FROM {csv_files([file], columns)}")

@@ -1,7 +1,4 @@
-"""What the store keeps of a record: the run, and a figure for each metric of each subject.
-
-A record is read as somebody else's text. Its verdicts are taken as they are: nothing is judged again.
-"""
+"""The part of a record that the store keeps: the run, and a figure for each metric of each subject."""
 
 from __future__ import annotations
 
@@ -62,7 +59,7 @@ class StoredFigure:
     content: str
     """The hash of the record."""
     uuid: str
-    """That of the device; of the node "node", its name, and the lowest UUID of its devices."""
+    """The UUID of the device; of the node "node", its name, and the lowest UUID of its devices."""
     serial: str
     name: str
     slot: str
@@ -116,7 +113,7 @@ def columns(row_type: type[StoredFigure | StoredRun]) -> dict[str, str]:
 
 
 def read(path: Path, *, rehearsal: bool = False) -> tuple[StoredRun, list[StoredFigure]]:
-    """Return what the store keeps of the record at `path`. Raises BadFile, or NotKept for one that does not count."""
+    """Return run and figures of the record at `path`. Raises BadFile, or NotKept for one that does not count."""
     run = record.read(path, rehearsal=rehearsal)
     summary = folder_summary.of_series(summaries.summary(run), run)
     if summary.judged_again:
@@ -163,6 +160,7 @@ def _figures(run: Run, summary: Summary, stored: StoredRun) -> Iterator[StoredFi
         comparable.update({(metric, subject): (value, method) for subject, value in values.items()})
     codes = {(finding["metric"], finding["subject"]): finding["code"] for finding in run.findings}
     worst: dict[tuple[str, str], tuple[str, Verdict]] = {}
+    # The verdicts are taken as they are: nothing is judged again.
     for verdict in run.verdicts:
         key = verdict.metric, verdict.subject
         status = WAIVED if verdict.status.fails and verdict.waiver else verdict.status.value
@@ -193,7 +191,7 @@ def _figures(run: Run, summary: Summary, stored: StoredRun) -> Iterator[StoredFi
 
 @lru_cache(maxsize=10_000)  # the figures of a device share them
 def _text(value: Any, most: int = SHOWN) -> str:
-    """Return a text from outside as it is kept; empty for what is none."""
+    """Return a text from outside as it is kept; empty for None."""
     return "" if value is None else printable(str(value), most)
 
 

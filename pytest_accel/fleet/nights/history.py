@@ -37,10 +37,9 @@ class DeviceHistory:
     @property
     def doubled(self) -> dict[date, list[str]]:
         """The nodes of each night that has the device on several: which of them it was in is not known."""
-        nodes: dict[date, set[str]] = {}
-        for entry in self.entries:
-            nodes.setdefault(entry["night"], set()).add(entry["node"])
-        return {night: sorted(names) for night, names in nodes.items() if len(names) > 1}
+        nights = grouped(self.entries, itemgetter("night")).items()
+        nodes = {night: sorted({entry["node"] for entry in entries}) for night, entries in nights}
+        return {night: names for night, names in nodes.items() if len(names) > 1}
 
 
 def text(device: DeviceHistory, show: Show) -> Iterator[str]:

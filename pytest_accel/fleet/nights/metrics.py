@@ -1,7 +1,4 @@
-"""A night of a fleet as metrics for Prometheus: aggregates per SKU and metric, and numbers of findings.
-
-A node or device is a label where it is slow alone: a fleet of 80,000 devices would be as many series.
-"""
+"""A night of a fleet as metrics for Prometheus: aggregates per SKU and metric, and numbers of findings."""
 
 from __future__ import annotations
 
@@ -59,6 +56,7 @@ def _families(night: Night) -> Iterator[Family]:
     yield "accel_fleet_findings", "Findings of the night, by kind, SKU and metric.", _findings(night)
     counts = [((("kind", name),), float(len(rows))) for name, rows in night.findings.items()]
     yield "accel_fleet_findings_by_kind", "Findings of the night, by kind.", counts
+    # A node or device is a label where it is slow alone: a fleet of 80,000 devices would be as many series.
     losses = [(_lost(name, row), row["lost"]) for name in ("behind", "losses") for row in night.findings[name]]
     yield "accel_fleet_lost_ratio", "Speed that a device or place lacks, as a ratio, by kind of finding.", losses
     for base in dict.fromkeys(base for base, _ in UNITS.values()):
@@ -76,13 +74,13 @@ def _labels(row: Row) -> Labels:
 
 
 def _lost(kind: str, row: Row) -> Labels:
-    """Return where a loss is: a device, a node or another place, and its node if it is in one."""
+    """Return the labels of a loss: a device, a node or another place, and its node if it is in one."""
     location = f"{row['what']} {row['place']}" if row.get("what", DEVICE) not in (DEVICE, "node") else row["place"]
     return (("kind", kind), ("place", location), ("node", row["node"]), ("sku", row["sku"]), ("metric", row["metric"]))
 
 
 def _findings(night: Night) -> list[tuple[Labels, float]]:
-    """Return how many findings of each kind are of a SKU and metric."""
+    """Return the number of findings of each kind, SKU and metric."""
     rows = ((name, row) for name, findings in night.findings.items() for row in findings if "sku" in row)
     count = Counter((name, row["sku"], row["metric"]) for name, row in rows)
     names = ("kind", "sku", "metric")

@@ -29,7 +29,7 @@ class Night:
     simulated: bool
     runs: Sequence[Row]
     verdicts: Mapping[str, int]
-    """How many verdicts have each status."""
+    """The number of verdicts with each status."""
     findings: Mapping[str, Sequence[Row]]
     """The answers to each of `QUESTIONS`, by its name."""
     groups: Sequence[Row]
@@ -37,7 +37,7 @@ class Night:
 
     @property
     def results(self) -> dict[str, int]:
-        """How many runs have each result, the most frequent first."""
+        """The number of runs with each result, the most frequent first."""
         return dict(Counter(run["result"] for run in self.runs).most_common())
 
     @property

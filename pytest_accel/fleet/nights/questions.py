@@ -115,7 +115,7 @@ def one_each(rows: Iterable[Row]) -> list[Row]:
 
 
 def _site(row: Row) -> tuple[str, str]:
-    """Return where something is, and which: the serial number of a device, else its UUID."""
+    """Return the name of a place, and of a device in it the serial number, else its UUID."""
     kind = row.get("what", DEVICE)
     called = row["place"] if kind in (DEVICE, "node") else f"{kind} {row['place']}"
     device = kind == DEVICE and row["place"] != row["node"]
@@ -136,14 +136,8 @@ def _behind(row: Row) -> Sequence[str]:
 
 def _lost(row: Row) -> Sequence[str]:
     start = f"since {row['since']}" if row["step"] else f"from {row['since']} on"
-    return (
-        *_site(row),
-        row["metric"],
-        f"now {show(row['value'], row['unit'])}",
-        f"{-row['lost']:.1%}",
-        start,
-        _also(row),
-    )
+    value = f"now {show(row['value'], row['unit'])}"
+    return *_site(row), row["metric"], value, f"{-row['lost']:.1%}", start, _also(row)
 
 
 def _update(row: Row) -> Sequence[str]:

@@ -4,8 +4,7 @@
     STORE/night=2026-11-23/figures.parquet    every figure of the night
     STORE/night=2026-11-23/runs.parquet       every run of the night
 
-Every file is written beside the one that it replaces, and renamed. A run counts as added once it is in runs.parquet,
-which is written last, so whoever is killed adds the same records again, and loses nothing that was there.
+Every file is written beside the one that it replaces, and renamed.
 """
 
 from __future__ import annotations
@@ -59,11 +58,11 @@ SORTED: Final = "ORDER BY node, name, uuid, metric, run"
 
 @dataclass
 class Added:
-    """What became of the files that were to be added."""
+    """The result of an addition: runs that were added, and files that were not."""
 
     runs: dict[str, int] = field(default_factory=dict)
     """The number of runs that were added, by night."""
-    known: int = 0
+    duplicates: int = 0
     """Runs that the store held already."""
     unread: list[str] = field(default_factory=list)
     """A line on each file that cannot be read, or that contradicts the store: path and reason."""
@@ -138,7 +137,7 @@ def _demand_kind(store: Path, *, simulated: bool) -> None:
 
 
 def is_simulated(store: Path) -> bool:
-    """Return whether a store holds runs of simulated nodes. Raises BadFile for a folder that is no store."""
+    """Return True for a store that holds runs of simulated nodes. Raises BadFile for a folder that is no store."""
     about = store / ABOUT
     if not untrusted.exists(about):
         raise BadFile(f"{store}: is no store: it has no {ABOUT} ('pytest-accel store add' makes one)")
@@ -196,7 +195,7 @@ StoredStates = Mapping[str, tuple[date, str, str]]
 
 
 def _stored(connection: DuckDBPyConnection, store: Path, ids: Iterable[str], parts: Path) -> StoredStates:
-    """Return what the store holds of some runs. Raises BadFile if the runs of any night cannot be read."""
+    """Return night, state and content of the runs that are there already. Raises BadFile for unreadable runs."""
     files = [file for night in nights(store) if (file := folder_of(store, night) / RUNS).exists()]
     if not files:
         return {}
@@ -222,7 +221,7 @@ def _by_night(
         if run.id in new:
             state, content = new[run.id][0].state, new[run.id][0].content
         if content == run.content or (content and not run.finished):
-            added.known += 1
+            added.duplicates += 1
         elif content and state == FINISHED:
             added.unread.append(f"{run.record}: another version of a run that the store holds")
         else:
@@ -248,9 +247,10 @@ def _merge(connection: DuckDBPyConnection, folder: Path, runs: Sequence[tuple[St
         else:  # a night that is new, or whose first addition was killed
             connection.execute("CREATE OR REPLACE TEMP TABLE kept_runs AS FROM new_runs LIMIT 0")
         database.write(connection, f"FROM ({query}) {SORTED}", figures)
-        database.write(
-            connection, "FROM kept_runs UNION ALL BY NAME FROM new_runs ORDER BY node, started, id", run_file
-        )
+        # Last: a run counts as added once it is in runs.parquet. Whoever is killed before adds the same records again,
+        # and loses nothing that was there.
+        all_runs = "FROM kept_runs UNION ALL BY NAME FROM new_runs"
+        database.write(connection, f"{all_runs} ORDER BY node, started, id", run_file)
 
 
 # -- retention

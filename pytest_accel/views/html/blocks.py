@@ -65,11 +65,11 @@ class Plot:
     """The range of healthy figures."""
     meaning: str = ""
     measured: Sequence[Measurement] = ()
-    told: str = ""
-    """What the plot shows, for those who cannot see it."""
+    summary: str = ""
+    """The content of the plot as text, for those who cannot see it."""
 
     def data(self) -> dict[str, object]:
-        """Return what the script draws, as JSON has it."""
+        """Return the data that the script draws, for JSON."""
         return {
             "title": self.title,
             "unit": self.unit,

@@ -39,7 +39,7 @@ class PageVerdicts:
         self._verdicts = worst_first(record.verdicts)
         self._applicable = list(filter(applies, self._verdicts))
         self.measured = [verdict for verdict in self._applicable if not is_fact(verdict.metric)]
-        """What was measured or should have been, worst first."""
+        """The verdicts on what was measured or should have been, worst first."""
         self._record = record
         self._anchors = {verdict.key: f"v{index}" for index, verdict in enumerate(record.verdicts)}
         self._places = {(limit.metric, limit.origin): index for index, limit in enumerate(self.limits)}
@@ -51,7 +51,7 @@ class PageVerdicts:
         return list(grouped(facts, _row).values())
 
     def findings(self, findings: Mapping[Key, Finding]) -> dict[str, dict[str, list[Verdict]]]:
-        """Return what fails or is marginal, worst first, by device and by cause: its fault code, or else its sentence.
+        """Return the failures and marginal verdicts, worst first, by device and by cause: fault code, or else sentence.
 
         What was not measured because of an earlier failure of the device belongs to the cause of that failure.
         """
@@ -71,7 +71,7 @@ class PageVerdicts:
         return [(by_uuid[uuid], next(iter(failing.get(uuid, ())), None)) for uuid in order]
 
     def missing(self) -> tuple[str, Verdict] | None:
-        """Return which devices were expected and not found ("gpu5", or "1 of 8"), and the verdict that says why.
+        """Return the devices that were expected and not found ("gpu5", or "1 of 8"), and the verdict with the reason.
 
         A device has its name if it left a gap among the others, which the library then knows.
         """
@@ -123,7 +123,7 @@ class PageVerdicts:
         return self._places[limit.metric, limit.origin]
 
     def compared(self, comparison: Comparison | None) -> tuple[str, float | None, str]:
-        """Return how far a verdict is behind its neighbours or its past, as a text, a number and a note."""
+        """Return the distance of a verdict from its neighbours or its past, as a text, a number and a note."""
         if comparison is None:
             return "", None, ""
         ahead, since = comparison.lost < 0, comparison.since
@@ -137,7 +137,7 @@ class PageVerdicts:
 
 
 def _row(verdict: Verdict) -> tuple[object, ...]:
-    """Return what the row of a fact shows, by which devices share one."""
+    """Return the cells of a fact's row; devices with the same ones share a row."""
     return verdict.metric, badge(verdict), str(verdict.value), bounds_of(verdict), why(verdict)
 
 

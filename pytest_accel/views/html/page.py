@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.measurement import finite
-from pytest_accel.core.method import words as named
+from pytest_accel.core.method import words as label
 from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import details, headline, sentence_of
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 PACKAGE = "pytest_accel.views.html"
-"""Where templates, styles and scripts lie."""
+"""The package with the templates, styles and scripts."""
 SHOWN = 4000
 """Length of the longest text that the report shows in full."""
 STYLES = ("uPlot.min.css", "report.css")
 SCRIPTS = ("uPlot.iife.min.js", "tables.js", "report.js")
-"""What is written into the report, in this order."""
+"""The files that are written into the report, in this order."""
 
 
 class MissingExtra(WrongUse):
@@ -126,7 +126,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "details": details,
     "headline": headline,
     "meaning": words.meaning,
-    "method": lambda method: ", ".join(f"{named(key)} {value}" for key, value in method.items()),
+    "method": lambda method: ", ".join(f"{label(key)} {value}" for key, value in method.items()),
     "next_run": next_run,
     "number": finite,
     "only": words.only,
@@ -144,7 +144,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "variation": blocks.variation,
     "why": words.why,
 }
-"""What a template calls for a text or a number."""
+"""The functions that a template calls for a text or a number."""
 CONSTANTS = {
     "meanings": words.MEANINGS,
     "points": blocks.POINTS,

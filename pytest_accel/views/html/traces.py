@@ -64,8 +64,8 @@ class TraceWindow:
 
 
 Strip = tuple[str, str, str]
-"""When one reason held on one device: its name, the stretches as the path of a graphic that is POINTS wide and 10 high,
-and how long in words."""
+"""The time for which one reason held on one device: its name, the stretches as the path of a graphic that is POINTS
+wide and 10 high, and the duration in words."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ class _Lane:
     parts: dict[ClockEvent, set[int]] = field(default_factory=dict)
     """The parts in which each reason was seen."""
     readings: int = 0
-    seen: dict[ClockEvent, int] = field(default_factory=dict)
+    counts: dict[ClockEvent, int] = field(default_factory=dict)
     """The number of readings that showed each reason."""
     part: int = -1
     """The part of the last reading."""
-    held: set[ClockEvent] = field(default_factory=set)
+    active: set[ClockEvent] = field(default_factory=set)
     """The reasons that the last reading showed; they hold until the next one."""
     first: dict[str, float] = field(default_factory=dict)
     last: dict[str, float] = field(default_factory=dict)
@@ -137,12 +137,12 @@ def _gather(lane: _Lane, part: int, reading: Reading) -> None:
             low, high = ranges.get(part, (value, value))
             ranges[part] = min(low, value), max(high, value)
     since = lane.part if lane.part >= 0 else part
-    for event in lane.held:
+    for event in lane.active:
         lane.parts.setdefault(event, set()).update(range(since, part))
-    lane.held = _shown_by(reading.get("reasons"))
-    for event in lane.held:
+    lane.active = _shown_by(reading.get("reasons"))
+    for event in lane.active:
         lane.parts.setdefault(event, set()).add(part)
-        lane.seen[event] = lane.seen.get(event, 0) + 1
+        lane.counts[event] = lane.counts.get(event, 0) + 1
     for name, event in REASONS.items():
         value = finite(reading.get(name))
         if value is None:
@@ -176,7 +176,13 @@ def _plot(gauge: str, lanes: list[tuple[str, _Lane]], window: TraceWindow) -> Pl
     x = [rounded((part + 0.5) * window.seconds / POINTS, 4) or 0 for part in parts]
     period = "the soak" if window.of_soak else "the run"
     return Plot(
-        f"trace-{gauge}", title, unit, "s", x, series, told=f"{title} of {len(series)} devices in {unit} over {period}."
+        f"trace-{gauge}",
+        title,
+        unit,
+        "s",
+        x,
+        series,
+        summary=f"{title} of {len(series)} devices in {unit} over {period}.",
     )
 
 
@@ -188,7 +194,7 @@ def _strip(name: str, lane: _Lane, event: ClockEvent) -> Strip:
     if counters:
         how_long = f"{max(0.0, lane.last[counters[0]] - lane.first[counters[0]]):.3g} s"
     else:
-        how_long = f"{lane.seen.get(event, 0) / max(1, lane.readings):.0%} of the readings"
+        how_long = f"{lane.counts.get(event, 0) / max(1, lane.readings):.0%} of the readings"
     return name, path, how_long if parts else "never"
 
 

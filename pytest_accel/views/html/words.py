@@ -101,7 +101,7 @@ MEANINGS = {
     Result.INTERRUPTED: "The run was stopped before its end. Nothing was accepted.",
     None: "The record holds no closing line: the run has not ended, or it was killed.",
 }
-"""What each result means, None where there is no result."""
+"""The meaning of each result; the key None is a record without one."""
 
 KINDS: Mapping[Result | None, str] = {Result.ACCEPTED: "pass", Result.HELD: "marginal", Result.REJECTED: "fail"}
 """The colour of a result; every other one has that of what was not judged."""
@@ -144,7 +144,7 @@ def is_fact(metric: str) -> bool:
 
 
 def meaning(metric: str) -> str:
-    """Return what a metric is in one sentence; empty if no declaration says it."""
+    """Return the meaning of a metric in one sentence; empty if no declaration has one."""
     family, _, fact = metric.partition(".")
     if is_fact(metric):
         entry = DEVICE_FACTS.get(fact) if f"{family}." in FACTS else None
