@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_accel.core.floor import Floor
@@ -202,16 +202,12 @@ def _limits(sku: Sku, sources: list[Source]) -> Table:
     return Table("Limits", columns, rows, note)
 
 
-def _by_place(sku: Sku) -> Iterator[tuple[str, Limit]]:
-    """Yield every limit behind its platform, those of all platforms first."""
-    yield from (("all", limit) for limit in sku.limits.values())
-    yield from ((platform.name, limit) for platform in sku.platforms.values() for limit in platform.limits.values())
-
-
 def _other_than_shipped(sku: Sku) -> Table:
     """Return the table of the values of a user's own file that differ from the shipped file of the product."""
     other = "another limit, or measured otherwise"
-    rows = [(limit.metric, platform, other) for platform, limit in _by_place(sku) if limit.overridden]
+    limits = [("all", limit) for limit in sku.limits.values()]
+    limits += [(platform.name, limit) for platform in sku.platforms.values() for limit in platform.limits.values()]
+    rows = [(limit.metric, name, other) for name, limit in limits if limit.overridden]
     rows += [(key, "all", "another datasheet") for key in sorted(sku.datasheet.overridden)]
     note = "The closing line of a run counts them as overridden."
     return Table("Other than the shipped file", ("metric or value", "platform", "difference"), rows, note, short=3)

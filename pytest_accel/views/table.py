@@ -127,9 +127,8 @@ def applies(verdict: Verdict) -> bool:
 def _legend(verdicts: Sequence[Verdict], *, marked: bool) -> list[Line]:
     """Return the lines that explain the signs of the rows, as far as a row has them."""
     lines = ["<: the weakest device of the metric; +N: N more limits with the same cause"] * marked
-    lines += ["+-: the next run on the same device differs by at most this much in 95 % of cases"] * any(
-        verdict.next_run for verdict in verdicts
-    )
+    spread = any(verdict.next_run for verdict in verdicts)
+    lines += ["+-: the next run on the same device differs by at most this much in 95 % of cases"] * spread
     return [(line, "") for line in lines]
 
 

@@ -65,7 +65,7 @@ class Plot:
     """The range of healthy figures."""
     meaning: str = ""
     measured: Sequence[Measurement] = ()
-    summary: str = ""
+    text: str = ""
     """The content of the plot as text, for those who cannot see it."""
 
     def data(self) -> dict[str, object]:

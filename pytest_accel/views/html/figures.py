@@ -17,7 +17,7 @@ from pytest_accel.judging.causes.findings import Finding, Key
 from pytest_accel.judging.causes.peer_matrix import SHORT, fastest
 from pytest_accel.judging.closing.parts import spanned
 from pytest_accel.run.record import names_of
-from pytest_accel.views.html.words import KINDS, badge, bounds_of, is_fact, together, why
+from pytest_accel.views.html.words import KINDS, badge, bounds_of, is_fact, why
 from pytest_accel.views.table import applies
 
 
@@ -102,8 +102,9 @@ class PageVerdicts:
         return list(grouped(verdicts, sentence_of).values())
 
     def on(self, verdicts: Sequence[Verdict]) -> str:
-        """Return the names of the devices that verdicts are on."""
-        return together(self.named(verdicts), self._devices)
+        """Return the names of the devices that verdicts are on, such as "gpu0, gpu2 to gpu7", or "all 8" of several."""
+        names = self.named(verdicts)
+        return f"all {len(names)}" if 2 < self._devices == len(names) else spanned(names)
 
     def named(self, verdicts: Sequence[Verdict]) -> list[str]:
         """Return the names of the subjects of verdicts, each once."""

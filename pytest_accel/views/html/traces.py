@@ -176,13 +176,7 @@ def _plot(gauge: str, lanes: list[tuple[str, _Lane]], window: TraceWindow) -> Pl
     x = [rounded((part + 0.5) * window.seconds / POINTS, 4) or 0 for part in parts]
     period = "the soak" if window.of_soak else "the run"
     return Plot(
-        f"trace-{gauge}",
-        title,
-        unit,
-        "s",
-        x,
-        series,
-        summary=f"{title} of {len(series)} devices in {unit} over {period}.",
+        f"trace-{gauge}", title, unit, "s", x, series, text=f"{title} of {len(series)} devices in {unit} over {period}."
     )
 
 

@@ -14,7 +14,6 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import bounds, note_of, sentence_of
 from pytest_accel.core.sku import Basis, Limit
 from pytest_accel.core.verdict import WORST_FIRST, Result, Status, Verdict, show
-from pytest_accel.judging.closing.parts import spanned
 from pytest_accel.probes.declare import declaration_of, finder_of
 from pytest_accel.views.table import COUNTERS, FACTS, HOST, demanded, published_of
 
@@ -160,11 +159,6 @@ def plain(value: Any) -> str:
     if isinstance(value, str) or not isinstance(value, Sequence):
         return "" if value is None else str(value)
     return ", ".join(map(plain, value))
-
-
-def together(names: Sequence[str], everybody: int) -> str:
-    """Return different names as a list such as "gpu0, gpu2 to gpu7", or "all 8" if there are several and all."""
-    return f"all {len(names)}" if 2 < everybody == len(names) else spanned(names)
 
 
 def time_of(text: str) -> str:
