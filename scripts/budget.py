@@ -20,14 +20,14 @@ NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tok
 
 def code_lines(text: str) -> int:
     """Return the number of lines of code of a module."""
-    held, bare = set[int](), set[int]()
+    code, docstrings = set[int](), set[int]()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in NO_CODE:
-            held.update(range(token.start[0], token.end[0] + 1))
+            code.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            bare.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return len(held - bare)
+            docstrings.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return len(code - docstrings)
 
 
 def main() -> int:

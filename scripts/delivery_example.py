@@ -30,20 +30,20 @@ FAULTS_SHOWN = ("| node02 | gpu5", "| node04 | gpu6")
 
 
 def main() -> None:
-    """Run the commands of the example, and write what they print into the page."""
+    """Run the commands of the example, and write their output into the page."""
     with tempfile.TemporaryDirectory() as folder:
         document = made(Path(folder))
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{shown(document)}\n{END}{after}", encoding="utf-8")
+    head, _, tail = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, foot = tail.partition(END)
+    PAGE.write_text(f"{head}{BEGIN}\n\n{shown(document)}\n{END}{foot}", encoding="utf-8")
 
 
 def made(folder: Path) -> str:
     """Return the document of the delivery, which is examined in `folder`."""
     rows = ["serial,node"]
     for number in range(1, LISTED + 1):
-        for place in range(BOARDS):
-            serial = f"SIM{number:06}{place:02}"
+        for slot in range(BOARDS):
+            serial = f"SIM{number:06}{slot:02}"
             rows.append(f"{serial},{SWAPPED.get(serial, f'node{number:02}')}")
     (folder / "delivery.csv").write_text("\n".join(rows) + "\n")
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key")], check=True)
@@ -58,14 +58,14 @@ def made(folder: Path) -> str:
 
 
 def ran(folder: Path, words: list[str], name: str = "") -> str:
-    """Return what a command of Python prints, on a node of this name."""
+    """Return the output of a command of Python on a node of this name."""
     environment = {**os.environ, "SLURMD_NODENAME": name} if name else None
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
-    if done.returncode not in (0, 1):
-        sys.exit(f"{' '.join(words)}: exit {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
-    return done.stdout
+    if process.returncode not in (0, 1):
+        sys.exit(f"{' '.join(words)}: exit {process.returncode}\n{process.stdout[-3000:]}{process.stderr[-3000:]}")
+    return process.stdout
 
 
 def shown(document: str) -> str:
@@ -78,15 +78,15 @@ def shown(document: str) -> str:
 
 def _with_bold_title(part: str) -> str:
     """Return a part with its heading in bold: the headings of a page are its own."""
-    title, _, rest = part.partition("\n")
-    return f"**{title.removeprefix('# ')}**\n{rest}"
+    title, _, body = part.partition("\n")
+    return f"**{title.removeprefix('# ')}**\n{body}"
 
 
 def _rows(part: str, beginnings: tuple[str, ...]) -> str:
     """Return a section with the table cut down to the rows with these beginnings."""
     lines = part.splitlines()
-    body = [place for place, line in enumerate(lines) if line.startswith("|")][2:]
-    return "\n".join(line for place, line in enumerate(lines) if place not in body or line.startswith(beginnings))
+    body = [index for index, line in enumerate(lines) if line.startswith("|")][2:]
+    return "\n".join(line for index, line in enumerate(lines) if index not in body or line.startswith(beginnings))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The tables of docs/checks.md: every fact of devices and host, what hides it, and what other checks need."""
+"""The tables of docs/checks.md: every fact of devices and host, the places that hide it, and needs of other checks."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _BUS = "/sys/bus/pci/devices"
 def _asked(*tables: Table) -> dict[str, str]:
     """Return the functions and fields that a driver asks for each fact, as its tables name them."""
     return {
-        fact: ", ".join(dict.fromkeys(str(each.name) for each in several(sources)))
-        for found in tables
-        for fact, sources in found.items()
+        fact: ", ".join(dict.fromkeys(str(source.name) for source in several(sources)))
+        for rows in tables
+        for fact, sources in rows.items()
     }
 
 
@@ -48,8 +48,8 @@ NVML: Mapping[str, str] = {
     "hw_thermal_s": f"{_EVENT}_HW_THERM_SLOWDOWN",
     "hw_power_brake_s": f"{_EVENT}_HW_POWER_BRAKE_SLOWDOWN",
 }
-"""What the driver of NVIDIA asks for each fact, and for each that it makes of several answers. The slowdown counters
-have the names of driver 580.95."""
+"""The functions and fields that NVIDIA's driver asks for each fact, also for those made of several answers. The
+slowdown counters have the names of driver 580.95."""
 AMDSMI: Mapping[str, str] = {
     **_asked(identity.PRODUCT, identity.PLACE, identity.FIRMWARE, identity.SETTINGS, memory.ERRORS, memory.REPAIRS),
     **_asked(links.PCIE, links.XGMI, power.LIMITS, power.PROCESSES, power.READING, throttle.NOW),
@@ -58,13 +58,13 @@ AMDSMI: Mapping[str, str] = {
     "ecc_blocks": "amdsmi_get_gpu_ecc_count",
     **dict.fromkeys(("pci_class", "pcie_path"), _BUS),
 }
-"""The same of AMD's."""
+"""The functions that AMD's driver asks for each fact."""
 FILES: Mapping[str, str] = {
     "cores": "/sys/devices/system/cpu",
     **dict.fromkeys(("pci_subsystem", "kernel_driver", "sole", "module_id", "pcie_path"), _BUS),
     **dict.fromkeys(("pcie_gen", "pcie_width", "pcie_gen_max", "pcie_width_max"), _BUS),
 }
-"""What drivers without a library read."""
+"""The files that drivers without a library read."""
 NEEDS = (
     ("every probe", "torch 2.6 or newer, built for the vendor", "UNMEASURED"),
     ("NVIDIA: inventory, telemetry", "the kernel module, `libnvidia-ml.so.1` of the same driver, /dev/nvidia*", "FAIL"),
@@ -81,7 +81,7 @@ NEEDS = (
     ("collectives, DDP step", "`nccl` in torch; a /dev/shm of 1 GB", "UNMEASURED, with the error of NCCL"),
     ("one run at a time", "a /tmp that all users of the devices share", "two runs may disturb each other"),
 )
-"""Checks that are not facts of the host: check, what it needs, what happens otherwise."""
+"""Checks that are not facts of the host: check, need, and result without it."""
 
 
 def page() -> str:
@@ -131,7 +131,7 @@ def _group(title: str, facts: Mapping[str, DeviceFact]) -> list[str]:
 
 def _device_row(name: str, fact: DeviceFact) -> Sequence[str]:
     use = ", ".join([*(f"`{metric}`" for metric in judged_by(name)), *([fact.used] if fact.used else [])])
-    sources = "; ".join(filter(None, (_code(each.get(name, "")) for each in (NVML, AMDSMI, FILES))))
+    sources = "; ".join(filter(None, (_code(names.get(name, "")) for names in (NVML, AMDSMI, FILES))))
     return f"`{name}`", fact.unit, fact.means, sources, use or RECORD_ONLY
 
 

@@ -108,8 +108,8 @@ def page() -> str:
 
 
 def _row(fault: FaultCode) -> tuple[str, ...]:
-    metrics = ", ".join(f"`{each}`" for each in fault.metrics)
-    of_dcgm = [(each, severity) for severity, *names in map(str.split, OF_DCGM.get(fault.name, ())) for each in names]
+    metrics = ", ".join(f"`{metric}`" for metric in fault.metrics)
+    of_dcgm = [(error, severity) for severity, *names in map(str.split, OF_DCGM.get(fault.name, ())) for error in names]
     dcgm = ", ".join(f"`DCGM_FR_{error}` ({severity})" for error, severity in of_dcgm)
     return fault.code, fault.name, fault.severity.value, fault.action.value, fault.means, fault.do, metrics, dcgm
 
@@ -123,21 +123,21 @@ def _xids() -> list[str]:
         "the code:",
         "",
     ]
-    others = {xids.HARDWARE: "driver-error", xids.APPLICATION: "driver-notice"}
+    defaults = {xids.HARDWARE: "driver-error", xids.APPLICATION: "driver-notice"}
     rows: dict[tuple[str, ...], list[str]] = {}
     steps: dict[str, dict[str, None]] = {}
-    for number, known in sorted(xids.catalogue().items()):
-        if known.kind != xids.INFORMATION:
-            name = known.code or others[known.kind]
-            rows.setdefault((name, known.means, xids.immediate_action(number)), []).append(str(number))
-            steps.setdefault(known.do, {})[name] = None
+    for number, xid in sorted(xids.catalogue().items()):
+        if xid.kind != xids.INFORMATION:
+            name = xid.code or defaults[xid.kind]
+            rows.setdefault((name, xid.means, xids.immediate_action(number)), []).append(str(number))
+            steps.setdefault(xid.do, {})[name] = None
     head = ("Xid", "name of the code", "meaning", "NVIDIA's action")
     text += [f"- {', '.join(names)}: {step}." for step, names in steps.items()]
     return [*text, "", *table(head, [(", ".join(numbers), *row) for row, numbers in rows.items()])]
 
 
 def _words(items: Iterable[tuple[object, str]]) -> list[tuple[str, str]]:
-    return [(f"`{getattr(each, 'value', each)}`", words) for each, words in items]
+    return [(f"`{getattr(item, 'value', item)}`", words) for item, words in items]
 
 
 if __name__ == "__main__":

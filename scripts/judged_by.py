@@ -1,4 +1,4 @@
-"""Prints every metric and every fact, and what judges it. Made from the registries alone."""
+"""Prints every metric and every fact with its judges. Made from the registries alone."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import cache
 from pytest_accel.core.device_facts import GROUPS, DeviceFact
 from pytest_accel.core.fact_metrics import FACT_METRICS
 from pytest_accel.core.host_facts import HOST_FACTS, HostFact
+from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.judging.facts import changed_facts, error_counters
@@ -38,7 +39,7 @@ PLACES = {
     DeclaredBy.CLASS: "class",
 }
 WRONG = {"products": "wrong product", "copies": "wrong copy", "stores": "wrong word", "sums": "wrong sum"}
-"""What fails by itself, by what a probe verifies."""
+"""The failure that needs no limit, by the subject that a probe verifies."""
 NOTHING = {
     "host_copy.pcie_gen": "the cause of a slow copy; health and inventory judge the link at rest",
     "host_copy.pcie_width": "the cause of a slow copy; health and inventory judge the link at rest",
@@ -87,7 +88,7 @@ def page() -> str:
     for title, facts in GROUPS.items():
         rows = [_device_row(name, fact, UNJUDGED[title]) for name, fact in facts.items()]
         lines += [f"## Facts of a device: {title.lower()}", "", *table(FACTS, rows), ""]
-    lines += ["## Facts of the host", "", *table(HOST, [_host_row(*each) for each in HOST_FACTS.items()]), ""]
+    lines += ["## Facts of the host", "", *table(HOST, [_host_row(*item) for item in HOST_FACTS.items()]), ""]
     return "\n".join(lines)
 
 
@@ -97,50 +98,50 @@ HOST = ("fact", "limit", "if it counts during the run", "nothing, since")
 
 
 def _metrics() -> Iterator[Sequence[str]]:
-    for declared in declarations():
-        if declared.fact or not declared.packaged:
+    for probe in declarations():
+        if probe.fact or not probe.packaged:
             continue
-        for metric in _names(declared):
-            beside = like_devices.compared(metric, "", _unit(declared, metric)) and not declared.node
-            itself = WRONG.get(declared.verifies, "") if metric not in declared.also else ""
+        for metric in _names(probe):
+            has_neighbours = like_devices.compared(Measurement(metric, "", _unit(probe, metric))) and not probe.node
+            itself = WRONG.get(probe.verifies, "") if metric not in probe.also else ""
             cells = (
                 limits_of(metric),
-                _beside(_unit(declared, metric)) if beside else "",
+                _beside(_unit(probe, metric)) if has_neighbours else "",
                 itself and f"{itself}: FAIL",
             )
-            why = "" if any(cells) else NOTHING[metric]
-            yield f"`{metric}`", _unit(declared, metric), *cells, why
+            reason = "" if any(cells) else NOTHING[metric]
+            yield f"`{metric}`", _unit(probe, metric), *cells, reason
 
 
-def _names(declared: Declaration) -> list[str]:
+def _names(probe: Declaration) -> list[str]:
     """Return the metrics of a probe; those of any size as the one of the packaged suite."""
-    conditions, _ = conditions_of(declared.function, {}, {})
-    return list(declared.names()) or [each.format(**conditions) for each in declared.forms]
+    conditions, _ = conditions_of(probe.function, {}, {})
+    return list(probe.names()) or [form.format(**conditions) for form in probe.forms]
 
 
-def _unit(declared: Declaration, metric: str) -> str:
-    return declared.also.get(metric, declared.unit)
+def _unit(probe: Declaration, metric: str) -> str:
+    return probe.also.get(metric, probe.unit)
 
 
 def _beside(unit: str) -> str:
     return "FAIL" if unit == like_devices.LATENCY else "FAIL, MARGINAL"
 
 
-def _device_row(name: str, fact: DeviceFact, why: str) -> Sequence[str]:
-    """Return the row of a fact of a device; `why` is the reason if nothing judges it."""
+def _device_row(name: str, fact: DeviceFact, reason: str) -> Sequence[str]:
+    """Return the row of a fact of a device, with the reason if nothing judges it."""
     metrics = error_counters.judged_by(name)
-    judged = [f"`{metric}` ({limits_of(metric) or NO_LIMIT})" for metric in metrics]
+    judges = [f"`{metric}` ({limits_of(metric) or NO_LIMIT})" for metric in metrics]
     limited, change = any(map(limits_of, metrics)), _change(name, metrics)
-    nothing = "" if limited or change or fact.used else NO_LIMIT if judged else why
-    return f"`{name}`", ", ".join(judged), change or (ONCE if name in READ_ONCE else ""), fact.used, nothing
+    nothing = "" if limited or change or fact.used else NO_LIMIT if judges else reason
+    return f"`{name}`", ", ".join(judges), change or (ONCE if name in READ_ONCE else ""), fact.used, nothing
 
 
 def _change(name: str, metrics: Sequence[str]) -> str:
-    """Return what judges a fact that changes in mid-run; empty if nothing does."""
+    """Return the judges of a fact that changes in mid-run; empty if nothing judges it."""
     counters = [metric for metric in metrics if parse(metric).probe == "counters"]
     counters += [changed_facts.COUNTED[metric] for metric in metrics if metric in changed_facts.COUNTED]
     if counters:
-        return ", ".join(f"`{each}`" for each in dict.fromkeys(counters))
+        return ", ".join(f"`{counter}`" for counter in dict.fromkeys(counters))
     watched = [metric for metric in changed_facts.WATCHED if name in FACT_METRICS[metric].facts]
     if watched and name in changed_facts.FACTS - READ_ONCE:
         return "FAIL or MARGINAL" if any(map(limits_of, watched)) else "MARGINAL"
@@ -149,23 +150,23 @@ def _change(name: str, metrics: Sequence[str]) -> str:
 
 
 def _host_row(name: str, fact: HostFact) -> Sequence[str]:
-    limit, counted = limits_of(f"host.{name}"), limits_of(f"host_counters.{name}") if fact.counts else ""
-    moved = f"`host_counters.{name}` ({counted or NO_LIMIT})" if fact.counts else ""
-    return f"`host.{name}`", limit, moved, "" if limit or counted else NO_LIMIT_OF_HOST
+    limit, counter_limit = limits_of(f"host.{name}"), limits_of(f"host_counters.{name}") if fact.counts else ""
+    counter = f"`host_counters.{name}` ({counter_limit or NO_LIMIT})" if fact.counts else ""
+    return f"`host.{name}`", limit, counter, "" if limit or counter_limit else NO_LIMIT_OF_HOST
 
 
 def limits_of(metric: str) -> str:
-    """Return what limits a metric in the shipped files, and how many SKUs: "SKU's file FAIL (3), published (21)"."""
-    found: dict[str, list[str]] = {}
-    for (place, effect), skus in sorted(_limits().get(metric, {}).items()):
-        found.setdefault(place, []).append(f"{effect} ({skus})")
-    return "; ".join(f"{place} {', '.join(effects)}" for place, effects in found.items())
+    """Return the sources of limits on a metric with the number of SKUs: "SKU's file FAIL (3), published (21)"."""
+    effects_by_source: dict[str, list[str]] = {}
+    for (source, effect), skus in sorted(_limits().get(metric, {}).items()):
+        effects_by_source.setdefault(source, []).append(f"{effect} ({skus})")
+    return "; ".join(f"{source} {', '.join(effects)}" for source, effects in effects_by_source.items())
 
 
 @cache
 def _limits() -> Mapping[str, Mapping[tuple[str, str], int]]:
-    """Return the number of shipped SKUs with a limit on each metric, by its place and what breaking it is."""
-    found: dict[str, Counter[tuple[str, str]]] = {}
+    """Return the number of shipped SKUs with a limit on each metric, by its source and effect."""
+    counts: dict[str, Counter[tuple[str, str]]] = {}
     for sku in loader.load_shipped():
         limits: Iterable[tuple[str, Limit]] = (
             pair
@@ -173,8 +174,8 @@ def _limits() -> Mapping[str, Mapping[tuple[str, str], int]]:
             for pair in requirements.limits(sku, platform, requirements.device_count(platform, 1)).items()
         )
         for metric, kind in {(metric, _kind(limit)) for metric, limit in limits if limit.levels}:
-            found.setdefault(metric, Counter())[kind] += 1
-    return found
+            counts.setdefault(metric, Counter())[kind] += 1
+    return counts
 
 
 def _kind(limit: Limit) -> tuple[str, str]:

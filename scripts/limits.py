@@ -1,4 +1,4 @@
-"""Prints how each metric is measured, and whether each limit tells healthy parts from short ones."""
+"""Prints the method of each metric, and the limits that do not tell healthy parts from short ones."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Told:
 
     @property
     def overlap(self) -> str:
-        """What the limit cannot tell apart, empty if it rejects every short part and no healthy one."""
+        """The parts that the limit judges wrongly, empty if it rejects every short part and no healthy one."""
         if Status.FAIL in self.healthy:
             return "rejects healthy parts"
         passing = [status for status in self.short if status.holds]
@@ -67,8 +67,8 @@ def told(sku: Sku) -> list[Told]:
     places: list[tuple[str, Mapping[str, Limit]]] = [("all", sku.limits)]
     places += [(platform.name, platform.limits) for platform in sku.platforms.values()]
     return [
-        Told(metric, place, limit, _verdicts(limit, 1.0), _verdicts(limit, SHORT))
-        for place, limits in places
+        Told(metric, name, limit, _verdicts(limit, 1.0), _verdicts(limit, SHORT))
+        for name, limits in places
         for metric, limit in limits.items()
         if limit.floor and limit.reference and limit.levels and not limit.relative
     ]
@@ -86,38 +86,38 @@ def _verdicts(limit: Limit, share: float) -> tuple[Status, Status]:
 def _judged(limit: Limit, value: float) -> Status:
     """Return the status that the judge gives to a value without noise."""
     conditions = {"ranks": limit.conditions["ranks"]} if "ranks" in limit.conditions else {}
-    found = Measurement(limit.metric, "", limit.unit, value, (value,) * 3, conditions=conditions)
-    return judge([found], limit).status
+    measurement = Measurement(limit.metric, "", limit.unit, value, (value,) * 3, conditions=conditions)
+    return judge([measurement], limit).status
 
 
 def page() -> str:
     """Return the whole page in Markdown."""
-    every = loader.load_shipped()
-    skus = [sku for sku in every if told(sku)]
+    shipped = loader.load_shipped()
+    skus = [sku for sku in shipped if told(sku)]
     lines = ["# Limits and methods", "", *HEAD, "", "## Methods of the probes", "", *_methods(), ""]
-    lines += ["## What can be accepted against", "", *ACCEPTS, "", *_readiness(every), ""]
+    lines += ["## What can be accepted against", "", *ACCEPTS, "", *_readiness(shipped), ""]
     lines += ["## Floors of the classes", "", *_classes(), ""]
     for sku in skus:
-        lines += [f"## {sku.name}", "", *table(COLUMNS, [_row(each) for each in told(sku)]), ""]
+        lines += [f"## {sku.name}", "", *table(COLUMNS, [_row(row) for row in told(sku)]), ""]
     return "\n".join(lines)
 
 
 COLUMNS = ("metric", "platform", "levels", "floor", "healthy", "with", "healthy part", "10 % short", "overlap")
 
 
-def _row(each: Told) -> Sequence[str]:
-    limit, (low, high) = each.limit, _range(each.limit)
+def _row(row: Told) -> Sequence[str]:
+    limit, (low, high) = row.limit, _range(row.limit)
     healthy = show(low, limit.unit) if low == high else f"{low:.10g} to {high:.10g} {limit.unit}"
     return (
-        f"`{each.metric}`",
-        each.platform,
+        f"`{row.metric}`",
+        row.platform,
         " ".join(limit.levels),
         show(limit.floor, limit.unit),
         healthy,
         _versions(limit),
-        _both(each.healthy),
-        _both(each.short),
-        each.overlap,
+        _both(row.healthy),
+        _both(row.short),
+        row.overlap,
     )
 
 
@@ -130,16 +130,16 @@ def _both(statuses: tuple[Status, Status]) -> str:
 
 
 def _methods() -> list[str]:
-    packaged = [each for each in declarations() if each.method and each.packaged]
-    metrics = [metric for each in packaged for metric in [*each.names()] or _usual(each) if metric not in each.also]
+    packaged = [probe for probe in declarations() if probe.method and probe.packaged]
+    metrics = [metric for probe in packaged for metric in [*probe.names()] or _usual(probe) if metric not in probe.also]
     rows = [(metric, method_of(metric, {})) for metric in metrics]
     return table(("metric", "method"), list(_alike(rows)))
 
 
-def _usual(declared: Declaration) -> list[str]:
+def _usual(probe: Declaration) -> list[str]:
     """Return the metrics under the probe's own conditions, for a probe whose metrics cannot be listed."""
-    conditions, _ = conditions_of(declared.function, {}, {})
-    return [each.format(**conditions) for each in declared.forms]
+    conditions, _ = conditions_of(probe.function, {}, {})
+    return [form.format(**conditions) for form in probe.forms]
 
 
 def _alike(rows: Sequence[tuple[str, Mapping[str, object]]]) -> Iterator[tuple[str, str]]:
@@ -150,7 +150,7 @@ def _alike(rows: Sequence[tuple[str, Mapping[str, object]]]) -> Iterator[tuple[s
             f"{words(key)} {'(of the run)' if value == AS_FOUND else value}" for key, value in row[1].items()
         ),
     )
-    yield from ((", ".join(f"`{metric}`" for metric, _ in some), text) for text, some in groups.items())
+    yield from ((", ".join(f"`{metric}`" for metric, _ in group), text) for text, group in groups.items())
 
 
 def _readiness(skus: Sequence[Sku]) -> list[str]:
@@ -175,14 +175,14 @@ def _readiness(skus: Sequence[Sku]) -> list[str]:
 
 
 def _parts(sku: Sku, platform: Platform) -> list[str]:
-    """Return for each part the share of the datasheet below which a device is rejected, and what stands behind it."""
-    wanted = Readiness(sku, platform, ["standard"]).required
-    return [_part(sku, platform, part) if part in wanted else "" for part in REQUIRED if part not in READ]
+    """Return for each part the share of the datasheet below which a device is rejected, and the evidence behind it."""
+    parts = Readiness(sku, platform, ["standard"]).required
+    return [_part(sku, platform, part) if part in parts else "" for part in REQUIRED if part not in READ]
 
 
 def _classes() -> list[str]:
     """Return the rows of the classes with the figures behind them."""
-    found = [
+    rows = [
         (
             f"`{row.name}`",
             ", ".join(row.metrics),
@@ -190,12 +190,14 @@ def _classes() -> list[str]:
             f"{row.floor:.2f}",
             f"{row.factor:g}",
             str(len(row.publishers)),
-            "; ".join(f"{each['sku']} {each['value']:g} = {each['share']:g} ({each['by']})" for each in row.figures),
+            "; ".join(
+                f"{figure['sku']} {figure['value']:g} = {figure['share']:g} ({figure['by']})" for figure in row.figures
+            ),
         )
         for row in classes.read(loader.SHIPPED / classes.FILE).rows
     ]
     columns = ("class", "metrics", "lowest healthy", "floor", "factor", "publishers", "figures and their shares")
-    return table(columns, found)
+    return table(columns, rows)
 
 
 def _part(sku: Sku, platform: Platform, part: str) -> str:
@@ -205,9 +207,9 @@ def _part(sku: Sku, platform: Platform, part: str) -> str:
         peak, limit = peaks.peak(sku, floor.bound.metric, platform), floor.bound
         if peak and limit.floor and floor.basis:
             versions = "" if floor.basis is Basis.CLASS else _versions(limit)
-            best = Backing(limit.metric, floor.basis, limit.class_floor)
-            by = floor.basis.value if best.floor is None or best.publishers else "vendor"
-            shares.append((limit.floor / peak[0], f"{by}{versions and f' ({versions})'}"))
+            backing = Backing(limit.metric, floor.basis, limit.class_floor)
+            basis = floor.basis.value if backing.floor is None or backing.publishers else "vendor"
+            shares.append((limit.floor / peak[0], f"{basis}{versions and f' ({versions})'}"))
     return "{:.2f} {}".format(*max(shares)) if shares else ""
 
 

@@ -43,43 +43,43 @@ def run(command: Sequence[str], folder: Path, environment: Mapping[str, str]) ->
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     with subprocess.Popen(command, cwd=folder, env=environment, stdin=inside, stdout=inside, stderr=inside):
         os.close(inside)
-        written = b"".join(iter(lambda: _block(terminal), b""))
+        output = b"".join(iter(lambda: _block(terminal), b""))
     os.close(terminal)
-    return written.decode()
+    return output.decode()
 
 
 def _block(terminal: int) -> bytes:
-    """Return what was written since, nothing at the end, which Linux reports as an error."""
+    """Return the output since the last call, empty at the end, which Linux reports as an error."""
     try:
         return os.read(terminal, 65536)
     except OSError:
         return b""
 
 
-def as_seen(written: str) -> str:
-    """Return what stays visible of a terminal's output, colours included: carriage returns and backspaces are done."""
-    return "\n".join(_line_as_seen(line) for line in written.replace("\r\n", "\n").split("\n"))
+def as_seen(output: str) -> str:
+    """Return the visible rest of a terminal's output, colours included: carriage returns and backspaces are done."""
+    return "\n".join(_line_as_seen(line) for line in output.replace("\r\n", "\n").split("\n"))
 
 
 def _line_as_seen(line: str) -> str:
     """Write one line into cells, each a character with the escape sequences before it."""
     cells: list[str] = []
-    place, pending = 0, ""
+    column, pending = 0, ""
     for piece in PIECE.finditer(line.rpartition("\r")[2]):
         if piece["escape"]:
             pending += piece["escape"]
         elif piece["back"]:
-            place = max(place - 1, 0)
+            column = max(column - 1, 0)
         else:
-            cells[place : place + 1] = [pending + piece["character"]]
-            place, pending = place + 1, ""
+            cells[column : column + 1] = [pending + piece["character"]]
+            column, pending = column + 1, ""
     return "".join(cells) + pending
 
 
-def rendered(seen: str, title: str) -> str:
+def rendered(screen: str, title: str) -> str:
     """Return text with ANSI colours as an SVG that refers to no other file."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-    console.print(Text.from_ansi(seen))
+    console.print(Text.from_ansi(screen))
     return FONT_OF_THE_NETWORK.sub("", console.export_svg(title=title, unique_id="terminal"))
 
 
@@ -99,8 +99,8 @@ def main() -> None:
             f"$ {shlex.join(command)}\n{as_seen(run(command, Path(folder), environment))}"
             for command in (("cat", "node.yaml"), COMMAND)
         ]
-    seen = "".join(lines).replace(folder, SHOWN_FOLDER).rstrip()
-    PICTURE.write_text(rendered(seen, "a simulated node"), encoding="utf-8")
+    screen = "".join(lines).replace(folder, SHOWN_FOLDER).rstrip()
+    PICTURE.write_text(rendered(screen, "a simulated node"), encoding="utf-8")
 
 
 if __name__ == "__main__":

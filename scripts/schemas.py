@@ -36,7 +36,7 @@ FILES = {
     "thresholds": ROOMS / "skus" / "threshold-file.schema.json",
     "record": ROOMS / "run" / "record.schema.json",
 }
-"""The shipped schemas by what they describe."""
+"""The shipped schemas by the file that they describe."""
 KEYS = Path(__file__).with_name("threshold_keys.yaml")
 """The description of every key of a threshold file."""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -57,14 +57,14 @@ def thresholds() -> Schema:
     of_a_sku = {"anyOf": [{"required": ["sku"]}, {"required": ["platforms"]}]}
     demanded = demands(SKU.schema)
     demanded["properties"]["limits"]["properties"] = {metric: {} for metric in metrics_of_vendors()}
-    whole = {"if": of_a_sku, "then": demanded, "else": {"required": ["vendor"]}}
+    of_base = {"if": of_a_sku, "then": demanded, "else": {"required": ["vendor"]}}
     schema = {
         "$schema": DIALECT,
         "title": "pytest_accel threshold file",
         "description": "How an accelerator product is recognised, its datasheet, its limits and its platforms.",
         **shared(without_demands(SKU.schema), definitions),
         "if": {"required": ["extends"]},
-        "else": whole,
+        "else": of_base,
         "$defs": definitions,
     }
     for key, description in yaml.safe_load(KEYS.read_text(encoding="utf-8")).items():
@@ -91,35 +91,35 @@ def metrics_of_vendors() -> list[str]:
 
 def without_demands(schema: Schema) -> Schema:
     """Return the schema without the keys that it requires, where another file below may have them."""
-    kept = {keyword: value for keyword, value in schema.items() if keyword != "required"}
+    reduced = {keyword: value for keyword, value in schema.items() if keyword != "required"}
     if "properties" in schema:
-        kept["properties"] = {
-            key: each if key in WHOLE else without_demands(each) for key, each in schema["properties"].items()
+        reduced["properties"] = {
+            key: value if key in WHOLE else without_demands(value) for key, value in schema["properties"].items()
         }
     if isinstance(schema.get("additionalProperties"), dict):
-        kept["additionalProperties"] = without_demands(schema["additionalProperties"])
-    return kept
+        reduced["additionalProperties"] = without_demands(schema["additionalProperties"])
+    return reduced
 
 
 def demands(schema: Schema) -> Schema:
-    """Return what `without_demands` leaves out: the required keys, and nothing else."""
-    found: Schema = {"required": schema["required"]} if "required" in schema else {}
-    inner = {key: demands(each) for key, each in schema.get("properties", {}).items() if key not in WHOLE}
+    """Return the required keys of a schema alone, which `without_demands` leaves out."""
+    demanded: Schema = {"required": schema["required"]} if "required" in schema else {}
+    inner = {key: demands(value) for key, value in schema.get("properties", {}).items() if key not in WHOLE}
     if any(inner.values()):
-        found["properties"] = {key: each for key, each in inner.items() if each}
-    rest = schema.get("additionalProperties")
-    if isinstance(rest, dict) and (of_rest := demands(rest)):
-        found["additionalProperties"] = of_rest
-    return found
+        demanded["properties"] = {key: value for key, value in inner.items() if value}
+    others = schema.get("additionalProperties")
+    if isinstance(others, dict) and (of_rest := demands(others)):
+        demanded["additionalProperties"] = of_rest
+    return demanded
 
 
 def shared(schema: Any, definitions: dict[str, Schema]) -> Any:
     """Return the schema with a reference in place of every part that has a title; the parts go into `definitions`."""
     if isinstance(schema, list):
-        return [shared(each, definitions) for each in schema]
+        return [shared(item, definitions) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    inner = {keyword: shared(each, definitions) for keyword, each in schema.items()}
+    inner = {keyword: shared(value, definitions) for keyword, value in schema.items()}
     title = inner.get("title")
     if not isinstance(title, str):  # a key of a file that is called so has a schema
         return inner
@@ -154,13 +154,13 @@ def _limits_by_place(definitions: dict[str, Schema]) -> None:
     }
     definitions["Verdict"]["properties"]["limit"] = {
         "anyOf": [{"type": "integer", "minimum": 0}, {"type": "null"}],
-        "description": "The place of the limit in `limits` of the record, from 0; null for a value without one.",
+        "description": "The index of the limit in `limits` of the record, from 0; null for a value without one.",
     }
     definitions["Run"]["required"] = ["info", "limits"]
 
 
 def of_hint(hint: Any, definitions: dict[str, Schema]) -> Schema:
-    """Return the schema of what a type hint stands for, as it is written; classes go into `definitions`."""
+    """Return the schema of the data that a type hint stands for; classes go into `definitions`."""
     kind, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return {}
@@ -169,7 +169,7 @@ def of_hint(hint: Any, definitions: dict[str, Schema]) -> Schema:
     if hint is date:
         return {"type": "string", "format": "date"}
     if kind in (Union, types.UnionType):
-        return {"anyOf": [of_hint(each, definitions) for each in inner]}
+        return {"anyOf": [of_hint(kind, definitions) for kind in inner]}
     if kind is Literal:
         return {"enum": list(inner)}
     if kind in (dict, Mapping):
@@ -181,14 +181,14 @@ def of_hint(hint: Any, definitions: dict[str, Schema]) -> Schema:
     if dataclasses.is_dataclass(hint) or typing.is_typeddict(hint):
         return _of_class(hint, definitions)
     if inspect.isclass(hint) and issubclass(hint, Enum):
-        return {"enum": [each.value for each in hint]}
+        return {"enum": [member.value for member in hint]}
     return {"type": SCALARS[hint]}
 
 
 def _of_items(inner: tuple[Any, ...], definitions: dict[str, Schema]) -> Schema:
     """Return the schema of a list; a tuple of so many items has so many."""
     if len(inner) > 1 and inner[-1] is not Ellipsis:
-        places = [of_hint(each, definitions) for each in inner]
+        places = [of_hint(item, definitions) for item in inner]
         return {"type": "array", "prefixItems": places, "items": False, "minItems": len(places)}
     return {"type": "array", "items": of_hint(inner[0], definitions)}
 
@@ -199,18 +199,18 @@ def _of_class(hint: Any, definitions: dict[str, Schema]) -> Schema:
     if name not in definitions:
         definitions[name] = {}  # where a class refers to itself
         elsewhere = [
-            each.name for each in getattr(hint, "__dataclass_fields__", {}).values() if each.metadata == NOT_IN_FILE
+            field.name for field in getattr(hint, "__dataclass_fields__", {}).values() if field.metadata == NOT_IN_FILE
         ]
-        said, hints = documented(hint), typing.get_type_hints(hint)
+        texts, hints = documented(hint), typing.get_type_hints(hint)
         if issubclass(hint, Reason):
             del hints["kind"]  # which every such class has, so that it comes last
             hints["kind"] = Literal[tuple(NOTES)] if hint is Note else Literal[hint.kind]
         definitions[name] = {
-            "description": said[""],
+            "description": texts[""],
             "type": "object",
             "properties": {
-                key: {**of_hint(each, definitions), **({"description": said[key]} if key in said else {})}
-                for key, each in hints.items()
+                key: {**of_hint(value, definitions), **({"description": texts[key]} if key in texts else {})}
+                for key, value in hints.items()
                 if key not in elsewhere
             },
             "required": required(hint),
@@ -234,17 +234,17 @@ def documented(cls: type) -> dict[str, str]:
     """Return the docstring of a class under "" and those of its attributes under their names, each on one line."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
     assert isinstance(tree, ast.ClassDef)
-    found = {"": ast.get_docstring(tree) or ""}
+    texts = {"": ast.get_docstring(tree) or ""}
     for before, after in zip(tree.body, tree.body[1:], strict=False):
         if isinstance(before, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            found[ast.unparse(before.target)] = str(after.value.value)
-    return {name: " ".join(text.split()) for name, text in found.items()}
+            texts[ast.unparse(before.target)] = str(after.value.value)
+    return {name: " ".join(text.split()) for name, text in texts.items()}
 
 
 def written() -> dict[Path, str]:
     """Return the text of every shipped schema by its path."""
-    made = {"thresholds": thresholds(), "record": record()}
-    return {path: json.dumps(made[name], indent=1) + "\n" for name, path in FILES.items()}
+    schemas = {"thresholds": thresholds(), "record": record()}
+    return {path: json.dumps(schemas[name], indent=1) + "\n" for name, path in FILES.items()}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Prints what a directory's wheels need on another Python and is not in it, and removes what none needs.
+"""Prints the requirements of a directory's wheels on another Python that are not in it, and removes unneeded wheels.
 
 Usage: unmet.py DIRECTORY PYTHON MACHINE, as in: unmet.py wheels 3.10 x86_64
 """

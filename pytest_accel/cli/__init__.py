@@ -16,7 +16,7 @@ def run() -> int:
         from pytest_accel.cli import main
     except Exception as error:  # noqa: BLE001  a module may raise anything while it is imported
         traceback.print_exc()
-        said = f"{type(error).__name__}: {error}"
-        sys.stderr.write(f"pytest-accel: cannot be imported, which is not a verdict on the hardware: {said}\n")
+        message = f"{type(error).__name__}: {error}"
+        sys.stderr.write(f"pytest-accel: cannot be imported, which is not a verdict on the hardware: {message}\n")
         return 3
     return main.main()

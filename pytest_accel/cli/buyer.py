@@ -35,17 +35,17 @@ class Buyer:
     sku: Sku | None
     trust: Trust | None
 
-    def examined(self, one: NodeRecord, run: Run, files: RecordFiles) -> NodeRecord:
+    def examined(self, node_record: NodeRecord, run: Run, files: RecordFiles) -> NodeRecord:
         """Return a record with its signer. It accepts nothing unless it is proven, and judged by the buyer's files.
 
         What it rejects stays rejected. `run` is what was read from its `files`.
         """
-        found = self._judged(one, run)
+        judged = self._judged(node_record, run)
         signer, not_proven = self._signer(run, files)
-        if not found.rejects and (one.accepted or one.objection):
-            found = replace(found, objection="; ".join(filter(None, [found.objection, not_proven])))
-        demanded = self._demanded(run)
-        return replace(found, signed_by=signer, demanded=demanded, facts=alike.facts_of(run, demanded))
+        if not judged.rejects and (node_record.accepted or node_record.objection):
+            judged = replace(judged, objection="; ".join(filter(None, [judged.objection, not_proven])))
+        facts = self._demanded(run)
+        return replace(judged, signed_by=signer, demanded=facts, facts=alike.facts_of(run, facts))
 
     def _demanded(self, run: Run) -> list[str]:
         """Return the facts that the buyer's file demands to be the same on all nodes of the delivery."""
@@ -59,26 +59,26 @@ class Buyer:
             return "", f"{UNSIGNED} (--allowed-signers names who may sign)"
         if files.path.name != FILE or not files.has(f"{SUMS}.sig"):  # the sums name no other record
             return "", UNSIGNED
-        found = signature.verify(files, self.trust, run)
-        return found.signer, f"it is not proven: {found.objections[0]}" if found.objections else ""
+        proof = signature.verify(files, self.trust, run)
+        return proof.signer, f"it is not proven: {proof.objections[0]}" if proof.objections else ""
 
-    def _judged(self, one: NodeRecord, run: Run) -> NodeRecord:
+    def _judged(self, node_record: NodeRecord, run: Run) -> NodeRecord:
         """Return a record; one that other limits than the buyer's judged with what those say of its measurements."""
-        if one.rejects or one.objection:
-            return one
-        sku = self.sku or _shipped(one.sku)
+        if node_record.rejects or node_record.objection:
+            return node_record
+        sku = self.sku or _shipped(node_record.sku)
         if sku is None:
-            unknown = f"made as {one.sku}, which is no shipped SKU (--sku names the buyer's threshold file)"
-            return replace(one, objection=unknown) if one.accepts else one
-        stated = set(one.files.values()) == set(sku.files.values())
-        made = "it is judged otherwise by the files that it states" if stated else _made(one.files, sku)
+            unknown = f"made as {node_record.sku}, which is no shipped SKU (--sku names the buyer's threshold file)"
+            return replace(node_record, objection=unknown) if node_record.accepts else node_record
+        same_files = set(node_record.files.values()) == set(sku.files.values())
+        origin = "it is judged otherwise by the files that it states" if same_files else _made(node_record.files, sku)
         try:
-            again = rejudge.judge_again(run, rejudge.terms_of(Wanted(sku.name, prefix="--"), sku, run))
-        except WrongUse as wrong:
-            return replace(one, objection=f"{made}, which cannot judge it: {wrong}")
-        line = printable(again.closing.line.removeprefix(f"{rejudge.AGAIN} "), LONGEST)
-        same = stated and again.result is run.result
-        return judged_again(one, again, "" if same else f"{made}; by the buyer's limits: {line}")
+            rejudged = rejudge.judge_again(run, rejudge.terms_of(Wanted(sku.name, prefix="--"), sku, run))
+        except WrongUse as error:
+            return replace(node_record, objection=f"{origin}, which cannot judge it: {error}")
+        line = printable(rejudged.closing.line.removeprefix(f"{rejudge.AGAIN} "), LONGEST)
+        unchanged = same_files and rejudged.result is run.result
+        return judged_again(node_record, rejudged, "" if unchanged else f"{origin}; by the buyer's limits: {line}")
 
 
 @cache
@@ -88,10 +88,10 @@ def _shipped(name: str) -> Sku | None:
 
 
 def _made(files: Mapping[str, str], sku: Sku) -> str:
-    """Return which files made a record, and which are the buyer's."""
+    """Return the names of the files that made a record, and of the buyer's."""
     shipped = f"{sku.name}.yaml"
-    own, buyers = _apart(files, sku.files, shipped), _apart(sku.files, files, sku.own_file or shipped)
-    return f"made by {own}, not the buyer's {buyers}"
+    files_made, buyers = _apart(files, sku.files, shipped), _apart(sku.files, files, sku.own_file or shipped)
+    return f"made by {files_made}, not the buyer's {buyers}"
 
 
 def _apart(files: Mapping[str, str], others: Mapping[str, str], whole: str) -> str:

@@ -26,7 +26,7 @@ from pytest_accel.judging.records.calibration import Calibration
 from pytest_accel.judging.verdicts.history import TERMS
 from pytest_accel.run.terms import Terms
 from pytest_accel.skus import lint, loader
-from pytest_accel.views import calibration as shown
+from pytest_accel.views import calibration as view
 from pytest_accel.views import lint_report
 from pytest_accel.views.calibration import Provenance
 
@@ -58,31 +58,31 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--allow-simulated", action="store_true", help=text)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Calibrate, write the file, and return the exit status: 0 or 6. Raises WrongUse."""
-    if chosen.output.suffix not in (".yaml", ".yml"):
-        raise BadFile(f"--output: {chosen.output} has to end with .yaml")
+    if args.output.suffix not in (".yaml", ".yml"):
+        raise BadFile(f"--output: {args.output} has to end with .yaml")
     refused: list[str] = []
-    every = known_good.gather(chosen.records, refused, rehearsal=chosen.allow_simulated)
-    wanted = loader.load(chosen.sku) if chosen.sku else None
-    product, records = known_good.same_product(every, refused, wanted.name if wanted else None)
-    sku, platform = _product(product, wanted)
+    gathered = known_good.gather(args.records, refused, rehearsal=args.allow_simulated)
+    sku_named = loader.load(args.sku) if args.sku else None
+    product, records = known_good.same_product(gathered, refused, sku_named.name if sku_named else None)
+    sku, platform = _product(product, sku_named)
     processors = not registry.vendor(sku.vendor).accelerator
-    found = calibration.calibrate(known_good.readings(records, sku, platform), processors=processors)
-    made = _provenance(chosen, records, refused, sku, platform)
-    for line in shown.lines(found, made):
+    figures = calibration.calibrate(known_good.readings(records, sku, platform), processors=processors)
+    origin = _provenance(args, records, refused, sku, platform)
+    for line in view.lines(figures, origin):
         print(line)
-    if not any(shown.limited(each, sku, platform) for each in found.metrics):
-        few = "; ".join(sorted(set(found.left_out.values()))) or "none was measured"
-        raise BadFile(f"nothing was written: no metric has enough devices or runs ({few})")
-    return _write(chosen.output, records, found, made)
+    if not any(view.limited(figure, sku, platform) for figure in figures.metrics):
+        shortage = "; ".join(sorted(set(figures.left_out.values()))) or "none was measured"
+        raise BadFile(f"nothing was written: no metric has enough devices or runs ({shortage})")
+    return _write(args.output, records, figures, origin)
 
 
-def _product(product: tuple[str, str], wanted: Sku | None) -> tuple[Sku, Platform]:
+def _product(product: tuple[str, str], named: Sku | None) -> tuple[Sku, Platform]:
     """Return SKU and platform of the records. Raises BadFile."""
-    if wanted is None and product[0] not in loader.names():
+    if named is None and product[0] not in loader.names():
         raise BadFile(f"the records were judged as {product[0]}, which is no shipped SKU: name its file by --sku")
-    sku = wanted or loader.load(product[0])
+    sku = named or loader.load(product[0])
     platform = sku.platform_named(product[1])
     if platform is None:
         raise BadFile(f"{sku.name} has no platform {product[1]}, on which the records were measured")
@@ -90,26 +90,26 @@ def _product(product: tuple[str, str], wanted: Sku | None) -> tuple[Sku, Platfor
 
 
 def _provenance(
-    chosen: argparse.Namespace, records: Sequence[Run], refused: Sequence[str], sku: Sku, platform: Platform
+    args: argparse.Namespace, records: Sequence[Run], refused: Sequence[str], sku: Sku, platform: Platform
 ) -> Provenance:
-    """Return what the calibration was made from."""
-    software = {name: {str(each.software[name]) for each in records if each.software.get(name)} for name in SOFTWARE}
-    extended = os.path.relpath(sku.own_file, chosen.output.parent.absolute()) if sku.own_file else sku.name
-    stem = re.sub(r"[^\w-]", "-", chosen.output.stem)
+    """Return the origin of the calibration."""
+    software = {name: {str(run.software[name]) for run in records if run.software.get(name)} for name in SOFTWARE}
+    extended = os.path.relpath(sku.own_file, args.output.parent.absolute()) if sku.own_file else sku.name
+    stem = re.sub(r"[^\w-]", "-", args.output.stem)
     return Provenance(
         sku=sku,
         platform=platform,
         extends=extended,
         name=stem if stem != sku.name else f"{stem}-calibrated",
-        by=chosen.owner or "us",
-        date=max(each.started[:10] for each in records),
-        software={name: sorted(some, key=_numbers) for name, some in software.items() if some},
-        levels=list(dict.fromkeys(each.info["level"] for each in records if each.info.get("level"))),
-        sources=list(map(_told, records)),
+        by=args.owner or "us",
+        date=max(run.started[:10] for run in records),
+        software={name: sorted(numbers, key=_numbers) for name, numbers in software.items() if numbers},
+        levels=list(dict.fromkeys(run.info["level"] for run in records if run.info.get("level"))),
+        sources=list(map(_line, records)),
         refused=refused,
-        devices=list(dict.fromkeys(device.uuid for each in records for device in each.devices)),
+        devices=list(dict.fromkeys(device.uuid for run in records for device in run.devices)),
         labels=known_good.labels(records),
-        simulated=any(each.simulated for each in records),
+        simulated=any(run.simulated for run in records),
     )
 
 
@@ -118,38 +118,38 @@ def _numbers(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version)]
 
 
-def _told(saved: Run) -> str:
+def _line(run: Run) -> str:
     """Return a record in one line."""
-    run = saved.info
-    host, day = run.get("host", ""), run.get("started", "")[:10]
-    what = f"{run.get('level', '')}, {len(saved.devices)} devices, {Result.words(saved.result)}"
-    return f"{saved.path}: {host}, {day}, {what}"
+    info = run.info
+    host, day = info.get("host", ""), info.get("started", "")[:10]
+    summary = f"{info.get('level', '')}, {len(run.devices)} devices, {Result.words(run.result)}"
+    return f"{run.path}: {host}, {day}, {summary}"
 
 
-def _write(path: Path, records: Sequence[Run], found: Calibration, made: Provenance) -> int:
+def _write(path: Path, records: Sequence[Run], figures: Calibration, origin: Provenance) -> int:
     """Write the threshold file, lint it, judge the records by it, print the results, and return the exit status."""
-    body = yaml.safe_dump(shown.content(found, made), sort_keys=False, allow_unicode=True, width=116)
-    write_new(path, f"{shown.header(found, made)}{body}".encode())
-    report = lint.lint([str(path)], today=made.date)
+    body = yaml.safe_dump(view.content(figures, origin), sort_keys=False, allow_unicode=True, width=116)
+    write_new(path, f"{view.header(figures, origin)}{body}".encode())
+    report = lint.lint([str(path)], today=origin.date)
     print(lint_report.text(report, everything=False, colour=False))
-    broken = _judged(loader.load(str(path)), records, found, made)
+    broken = _judged(loader.load(str(path)), records, figures, origin)
     for line in broken or [f"{len(records)} records: every calibrated limit holds"]:
         print(printable(line))
-    rehearsal = " It is for rehearsal only: the nodes were simulated." if made.simulated else ""
-    print(f"{printable(str(path))}: {shown.REVIEW}{rehearsal}")
+    rehearsal = " It is for rehearsal only: the nodes were simulated." if origin.simulated else ""
+    print(f"{printable(str(path))}: {view.REVIEW}{rehearsal}")
     return exits.HOLDS if report.clean and not broken else exits.NOT_JUDGED
 
 
-def _judged(sku: Sku, records: Sequence[Run], found: Calibration, made: Provenance) -> list[str]:
+def _judged(sku: Sku, records: Sequence[Run], figures: Calibration, origin: Provenance) -> list[str]:
     """Return a sentence for each healthy figure that the new limits reject."""
-    gone = {each.device for each in found.outliers}
-    metrics = {each.metric for each in found.metrics if shown.limited(each, made.sku, made.platform)}
+    outliers, labels = {outlier.device for outlier in figures.outliers}, origin.labels
+    metrics = {figure.metric for figure in figures.metrics if view.limited(figure, origin.sku, origin.platform)}
     broken = []
-    for saved in records:
-        terms = Terms(sku, sku.platforms[made.platform.name], saved.info.get("level", ""))
+    for run in records:
+        terms = Terms(sku, sku.platforms[origin.platform.name], run.info.get("level", ""))
         broken += [
-            f"{saved.path}: {made.labels.get(each.subject, each.subject)}: {each.metric} {sentence_of(each)}"
-            for each in judge_again(saved, terms).verdicts
-            if each.status is Status.FAIL and each.metric in metrics and each.subject not in gone
+            f"{run.path}: {labels.get(verdict.subject, verdict.subject)}: {verdict.metric} {sentence_of(verdict)}"
+            for verdict in judge_again(run, terms).verdicts
+            if verdict.status is Status.FAIL and verdict.metric in metrics and verdict.subject not in outliers
         ]
     return broken

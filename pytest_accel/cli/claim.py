@@ -40,72 +40,73 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--attach", metavar="FILE", type=Path, action="append", default=[], help=text)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Write the archive, and print the text of the ticket; return 0. Raises WrongUse."""
-    with RecordFiles(record.find(chosen.file)) as there:
-        signature.demand_name(there.path)
-        saved = record.read_from(there)
-        if saved.objections:
-            raise BadFile(f"{saved.path}: no supplier can be asked to believe it: {saved.objections[0]}")
-        device = _device(saved, chosen.device)
-        if not claim.blamed(saved, device):
-            raise BadFile(f"{saved.path}: does not reject {device.name}: {saved.closing.line}")
-        last_good, files = _last_good(saved, device), dict(_evidence(saved, there, device, chosen.attach))
+    with RecordFiles(record.find(args.file)) as record_files:
+        signature.demand_name(record_files.path)
+        source = record.read_from(record_files)
+        if source.objections:
+            raise BadFile(f"{source.path}: no supplier can be asked to believe it: {source.objections[0]}")
+        device = _device(source, args.device)
+        if not claim.blamed(source, device):
+            raise BadFile(f"{source.path}: does not reject {device.name}: {source.closing.line}")
+        last_good, files = _last_good(source, device), dict(_evidence(source, record_files, device, args.attach))
     if last_good:
         files["last-good/record.json"] = untrusted.read_bytes(last_good, most=untrusted.JSON_BYTES)
     sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     words = [
-        word for word in saved.info.get("command", []) if not word.startswith(("--accel-output", "--accel-report"))
+        word for word in source.info.get("command", []) if not word.startswith(("--accel-output", "--accel-report"))
     ]
-    again = shlex.join([*words, "-k", device.name])
-    text = claim.Claim(saved, device, sums, str(last_good or ""), again).text
-    _pack(chosen.output, {"ticket.txt": text.encode(), **files})
+    command = shlex.join([*words, "-k", device.name])
+    text = claim.Claim(source, device, sums, str(last_good or ""), command).text
+    _pack(args.output, {"ticket.txt": text.encode(), **files})
     print(text, end="")
     return 0
 
 
-def _device(saved: Run, asked: str) -> Device:
+def _device(run: Run, name: str) -> Device:
     """Return the device of a name, serial number or UUID. Raises BadFile."""
-    for each in saved.devices:
-        if asked in (each.name, each.serial, each.uuid):
-            return each
-    names = [each.name for each in saved.devices]
-    raise BadFile(f"--device: {saved.path} has no '{printable(asked)}'; {nearest(asked, names)}")
+    for device in run.devices:
+        if name in (device.name, device.serial, device.uuid):
+            return device
+    raise BadFile(
+        f"--device: {run.path} has no '{printable(name)}'; {nearest(name, [device.name for device in run.devices])}"
+    )
 
 
-def _last_good(saved: Run, device: Device) -> Path | None:
+def _last_good(run: Run, device: Device) -> Path | None:
     """Return the newest earlier record that accepts the device, as far as it is still there and adds up."""
-    for each in reversed(saved.earlier_attempts):
-        path = Path(each["record"])
-        if device.uuid in each["devices"] and untrusted.exists(path):
+    for attempt in reversed(run.earlier_attempts):
+        path = Path(attempt["record"])
+        if device.uuid in attempt["devices"] and untrusted.exists(path):
             try:
-                found = record.read(path)
+                earlier = record.read(path)
             except BadFile:
                 continue
-            if found.result is Result.ACCEPTED and not found.objections:
+            if earlier.result is Result.ACCEPTED and not earlier.objections:
                 return path
     return None
 
 
-def _evidence(saved: Run, there: RecordFiles, device: Device, attached: list[Path]) -> Iterator[tuple[str, bytes]]:
+def _evidence(run: Run, files: RecordFiles, device: Device, attachments: list[Path]) -> Iterator[tuple[str, bytes]]:
     """Yield the files of the packet by name: those of the record as they are, and what concerns the device.
 
     Of a signed record it takes those that are signed.
     """
-    folder = saved.path.absolute().parent
+    folder = run.path.absolute().parent
     names = [record.FILE, *statement.BESIDE]
-    if there.has(statement.SUMS):
-        signed = statement.sums_of(untrusted.decode(there.read(statement.SUMS), statement.SUMS))
+    if files.has(statement.SUMS):
+        signed = statement.sums_of(untrusted.decode(files.read(statement.SUMS), statement.SUMS))
         names = [*signed, statement.SUMS, f"{statement.SUMS}.sig"]
-    for name in filter(there.has, names):
-        yield f"record/{name}", there.read(name, untrusted.LOG_BYTES)
-    if lines := claim.kernel_lines(saved, device):
+    for name in filter(files.has, names):
+        yield f"record/{name}", files.read(name, untrusted.LOG_BYTES)
+    if lines := claim.kernel_lines(run, device):
         yield f"{device.name}-kernel.txt", ("\n".join(lines) + "\n").encode()
-    telemetry = folder / saved.telemetry.get("file", "")
-    if saved.telemetry.get("file") and untrusted.exists(telemetry):
-        own = [line for line in untrusted.lines(telemetry) if _is_of(line, device.uuid)]
-        yield f"{device.name}-telemetry.jsonl.gz", gzip.compress(b"".join(own), mtime=0)
-    for path in attached:
+    telemetry = folder / run.telemetry.get("file", "")
+    if run.telemetry.get("file") and untrusted.exists(telemetry):
+        readings = [line for line in untrusted.lines(telemetry) if _is_of(line, device.uuid)]
+        yield f"{device.name}-telemetry.jsonl.gz", gzip.compress(b"".join(readings), mtime=0)
+    for path in attachments:
         yield f"attached/{path.name}", untrusted.read_bytes(path, most=untrusted.LOG_BYTES)
 
 

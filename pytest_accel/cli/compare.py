@@ -23,36 +23,36 @@ wrong file, 6 if the records are not comparable."""
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `compare`."""
-    for name, which in (("first", "the older record"), ("last", "the newer one")):
-        parser.add_argument(name, metavar=name.upper(), help=f"{which}: a record.json, or the folder that holds it")
+    for name, meaning in (("first", "the older record"), ("last", "the newer one")):
+        parser.add_argument(name, metavar=name.upper(), help=f"{meaning}: a record.json, or the folder that holds it")
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Compare two records, print what changed, and return the exit status. Raises WrongUse."""
-    first, last = saved = [record.read(record.find(Path(name))) for name in (chosen.first, chosen.last)]
-    notes = [note for each in saved for note in _incomplete(each)]
-    doubted = [f"{each.path} is not believed: {each.objections[0]}" for each in saved if each.objections]
-    if why := not_comparable(first, last) or "".join(doubted[:1]):  # nothing is concluded from it
-        comparison = RecordComparison(first, last, other=why)
+    first, last = records = [record.read(record.find(Path(name))) for name in (args.first, args.last)]
+    notes = [note for entry in records for note in _incomplete(entry)]
+    doubted = [f"{entry.path} is not believed: {entry.objections[0]}" for entry in records if entry.objections]
+    if reason := not_comparable(first, last) or "".join(doubted[:1]):  # nothing is concluded from it
+        comparison = RecordComparison(first, last, other=reason)
     else:
-        spread, said = _spread(last)
-        comparison, notes = compare(first, last, spread), [*notes, *said]
+        spread, remarks = _spread(last)
+        comparison, notes = compare(first, last, spread), [*notes, *remarks]
     screen.show(differences.text(comparison, notes))
     return comparison.exit
 
 
-def _incomplete(saved: Run) -> list[str]:
-    """Return what a reader should know of a record: that it is not of a whole run."""
-    filtered = saved.circumstances and saved.circumstances.narrowed
-    why = "did not end" if saved.state != "finished" else "was filtered" if filtered else ""
-    return [f"{saved.path}: the run {why}; what it did not measure is not compared"] if why else []
+def _incomplete(run: Run) -> list[str]:
+    """Return a note on a record that is not of a whole run; nothing for one that is."""
+    filtered = run.circumstances and run.circumstances.narrowed
+    state = "did not end" if run.state != "finished" else "was filtered" if filtered else ""
+    return [f"{run.path}: the run {state}; what it did not measure is not compared"] if state else []
 
 
-def _spread(one: Run) -> tuple[SpreadOf, list[str]]:
+def _spread(run: Run) -> tuple[SpreadOf, list[str]]:
     """Return the variation of a metric among healthy devices by the SKU of a record, and a note if it is not known."""
-    asked, name = one.sku.get("asked"), one.sku.get("name")
+    sku_asked, name = run.sku.get("asked"), run.sku.get("name")
     try:
-        sku = Wanted(str(name if asked in (None, AUTO) else asked)).named(on_hardware=False)
+        sku = Wanted(str(name if sku_asked in (None, AUTO) else sku_asked)).named(on_hardware=False)
     except (BadFile, Refused):
         sku = None
     if sku is None or sku.name != name:

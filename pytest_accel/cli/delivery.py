@@ -40,28 +40,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--name", help="the name of the delivery in the document (default: the name of the folder)")
 
 
-def report(chosen: argparse.Namespace, form: str) -> int:
+def report(args: argparse.Namespace, form: str) -> int:
     """Write the document in a format of `document.FORMATS`, and return the exit status. Raises WrongUse."""
-    boards = packing_list.load(chosen.expect) if chosen.expect else None
-    wanted = Wanted(chosen.sku or AUTO, prefix="--")
-    buyer = Buyer(wanted.named(on_hardware=False), verify.trust_of(chosen))
-    there = files.find(chosen.folder)
-    found = records.read(there.records, buyer.examined)
-    found.refused += there.unreadable
-    if not found.nodes:
-        raise BadFile(f"{chosen.folder}: holds no record that can be read", *found.refused[:1])
-    found.nodes = [*runs.as_reported(found.nodes, there.runs)]
-    choice.choose(found, datetime.now(timezone.utc))
-    if not found.nodes:
-        raise BadFile(f"{chosen.folder}: holds no record that counts", *found.refused[:1])
-    wanted.named(on_hardware=not all(each.simulated for each in found.nodes))
-    name = chosen.name or chosen.folder.absolute().name
-    expected = [each.name for folder in there.runs for each in run_folder.load(folder).expected]
-    made = acceptance.delivery(name, found, boards, expected)
-    result_file.write(chosen.output, document.text(made, form))
-    if chosen.output:
-        simulated = "SIMULATED " if made.simulated else ""
-        result = printable(f"{simulated}{made.result.value}: {document.sentence(made)}")
-        told = [*document.reasons(made), *document.unlike(made)]
-        print("\n".join([result, *(f"- {printable(each)}" for each in told), str(chosen.output)]))
-    return made.result.exit
+    boards = packing_list.load(args.expect) if args.expect else None
+    selection = Wanted(args.sku or AUTO, prefix="--")
+    buyer = Buyer(selection.named(on_hardware=False), verify.trust_of(args))
+    delivery_files = files.find(args.folder)
+    delivered = records.read(delivery_files.records, buyer.examined)
+    delivered.refused += delivery_files.unreadable
+    if not delivered.nodes:
+        raise BadFile(f"{args.folder}: holds no record that can be read", *delivered.refused[:1])
+    delivered.nodes = [*runs.as_reported(delivered.nodes, delivery_files.runs)]
+    choice.choose(delivered, datetime.now(timezone.utc))
+    if not delivered.nodes:
+        raise BadFile(f"{args.folder}: holds no record that counts", *delivered.refused[:1])
+    selection.named(on_hardware=not all(node.simulated for node in delivered.nodes))
+    name = args.name or args.folder.absolute().name
+    expected = [node.name for folder in delivery_files.runs for node in run_folder.load(folder).expected]
+    outcome = acceptance.delivery(name, delivered, boards, expected)
+    result_file.write(args.output, document.text(outcome, form))
+    if args.output:
+        simulated = "SIMULATED " if outcome.simulated else ""
+        result = printable(f"{simulated}{outcome.result.value}: {document.sentence(outcome)}")
+        remarks = [*document.reasons(outcome), *document.unlike(outcome)]
+        print("\n".join([result, *(f"- {printable(remark)}" for remark in remarks), str(args.output)]))
+    return outcome.result.exit

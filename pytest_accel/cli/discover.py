@@ -36,50 +36,50 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--skeleton", action="store_true", help=text)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Print devices, SKU and host as a run would find them, and a threshold file to fill in for an unknown product.
 
     With --skeleton only that file is printed, for any product. Returns the exit status: 0, 1 if an accelerator
     itself cannot be used, 6 if it cannot be used for lack of a driver, a library or torch, and 4 if the devices are not
     of one SKU.
     """
-    asked = asked_of(Options(sku="auto"))
-    pool = WorkerPool(SensorClient(asked.options.patience))
+    request = asked_of(Options(sku="auto"))
+    pool = WorkerPool(SensorClient(request.options.patience))
     try:
-        found, refused = _look(asked, pool)
-        products = terms.products_of(found.discovery.devices)
-        host = {} if chosen.skeleton else pool.sensor.host()
+        setup, refused = _look(request, pool)
+        products = terms.products_of(setup.discovery.devices)
+        host = {} if args.skeleton else pool.sensor.host()
     finally:
         pool.stop()
-    if chosen.skeleton:
+    if args.skeleton:
         return _print_skeleton(products, refused)
-    print("\n".join([*_sku_lines(found, products), *view.lines(found.devices, in_full=bool(refused))]))
+    print("\n".join([*_sku_lines(setup, products), *view.lines(setup.devices, in_full=bool(refused))]))
     print("\n".join(view.host_lines(host)))
     for product in products:
         if not product.skus:
             print(f"\nthreshold file to fill in for {product.stated} (--skeleton prints it alone):\n")
             print(_skeleton(product), end="")
     sys.stdout.flush()
-    return _status(found, refused)
+    return _status(setup, refused)
 
 
-def _look(asked: Asked, pool: WorkerPool) -> tuple[Found, Refused | None]:
+def _look(request: Asked, pool: WorkerPool) -> tuple[Found, Refused | None]:
     """Discover the devices, and return as far as it is known what a run would find, and why it would be refused."""
-    discovery = discover(asked, pool)
-    found = Found(discovery, Terms(), discovery.devices)
+    discovery = discover(request, pool)
+    setup = Found(discovery, Terms(), discovery.devices)
     try:
-        found = settled(asked, discovery)
-        found = chosen(found, asked.options.devices)
-        terms.refuse_divided(found.devices, found.terms.platform)
+        setup = settled(request, discovery)
+        setup = chosen(setup, request.options.devices)
+        terms.refuse_divided(setup.devices, setup.terms.platform)
     except Refused as error:
-        return found, error
-    return found, None
+        return setup, error
+    return setup, None
 
 
-def _sku_lines(found: Found, products: list[Product]) -> list[str]:
+def _sku_lines(setup: Found, products: list[Product]) -> list[str]:
     """Return the lines on SKU and platform; if there is no one SKU, what the devices are instead."""
-    if found.terms.sku:
-        return [f"SKU: {found.terms.sku.name}, platform: {found.terms.platform.name}"]
+    if setup.terms.sku:
+        return [f"SKU: {setup.terms.sku.name}, platform: {setup.terms.platform.name}"]
     if not products:
         return ["SKU: none, since no device was found"]
     several = "several shipped files match" if products[0].skus else "no shipped file matches"
@@ -95,8 +95,8 @@ def _print_skeleton(products: list[Product], refused: Refused | None) -> int:
     if not products:
         print(refused or "no device was found", file=sys.stderr)
         return exits.WRONG
-    for other in products[1:]:
-        print(f"left out of the file: {other.names}, {other.is_what}", file=sys.stderr)
+    for product in products[1:]:
+        print(f"left out of the file: {product.names}, {product.is_what}", file=sys.stderr)
     print(_skeleton(products[0]), end="")
     return 0
 
@@ -105,15 +105,15 @@ def _skeleton(product: Product) -> str:
     return skeleton.text(product.devices, product.skus[0] if product.skus else product.nearest)
 
 
-def _status(found: Found, refused: Refused | None) -> int:
+def _status(setup: Found, refused: Refused | None) -> int:
     """Say on stderr what keeps a run from measuring, and return the exit status."""
-    problem = found.discovery.unreachable(found.terms.sku.vendor if found.terms.sku else None)
+    problem = setup.discovery.unreachable(setup.terms.sku.vendor if setup.terms.sku else None)
     if problem:
         print(f"an accelerator cannot be used: {problem.reason}", file=sys.stderr)
     if refused:
         unknown = isinstance(refused, terms.Unrecognised)
         print("the devices are not of one shipped SKU" if unknown else refused, file=sys.stderr)
-    missing = without_torch(found.discovery.devices)
+    missing = without_torch(setup.discovery.devices)
     if missing:
         print(missing, file=sys.stderr)
     if problem and problem.kind == "device":
@@ -130,8 +130,8 @@ def without_torch(devices: tuple[Device, ...]) -> str | None:
             return f"{vendor.title} devices are read and not measured: {vendor.no_torch}"
         if importlib.util.find_spec("torch") is None:
             return "nothing can be measured: torch is not installed in this environment (docs/running.md)"
-        if why := _other_build(vendor):
-            return why
+        if reason := _other_build(vendor):
+            return reason
     return None
 
 

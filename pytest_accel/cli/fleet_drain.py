@@ -42,7 +42,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "the largest share of the expected nodes that this command keeps drained, nodes of earlier calls and nights "
         "included; at least one node (default: %(default)g)"
     )
-    share = value_that(lambda found: 0 < found <= 1, "a share above 0, at most 1", float)
+    share = value_that(lambda value: 0 < value <= 1, "a share above 0, at most 1", float)
     add("--most", metavar="SHARE", type=share, default=plans.MOST, help=text)
     text = (
         "drain this node for this line of its health check; within --max-age health checks may drain the share --most "
@@ -53,80 +53,81 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-age", metavar="TIME", type=duration, default=plans.MAX_AGE, help=text)
 
 
-def drain(chosen: argparse.Namespace) -> int:
+def drain(args: argparse.Namespace) -> int:
     """Drain or resume nodes, or show which. Raises BadFile or SlurmError."""
-    if chosen.broken is not None:
-        return _drain_here(chosen)
-    watch = watch_of(chosen.folder.absolute(), chosen.nights)
-    if chosen.resume and len(watch.runs) > 1:
-        raise BadFile(f"--resume: {chosen.folder} holds several runs; name the one that measured the nodes again")
+    if args.broken is not None:
+        return _drain_here(args)
+    watch = watch_of(args.folder.absolute(), args.nights)
+    if args.resume and len(watch.runs) > 1:
+        raise BadFile(f"--resume: {args.folder} holds several runs; name the one that measured the nodes again")
     nodes = watch.look()
-    now = slurm.nodes([each.node for each in nodes if each.expected])
-    plan = _resume_plan(nodes, now) if chosen.resume else _drain_plan(nodes, now, chosen)
-    rejected = any(each.state is State.REJECTED for each in nodes) and not chosen.resume
-    return _carry_out(plan, nodes, chosen) or (exits.REJECTED if rejected else exits.HOLDS)
+    states = slurm.nodes([node.node for node in nodes if node.expected])
+    plan = _resume_plan(nodes, states) if args.resume else _drain_plan(nodes, states, args)
+    rejected = any(node.state is State.REJECTED for node in nodes) and not args.resume
+    return _carry_out(plan, nodes, args) or (exits.REJECTED if rejected else exits.HOLDS)
 
 
-def _drain_here(chosen: argparse.Namespace) -> int:
+def _drain_here(args: argparse.Namespace) -> int:
     """Drain this node for the line of its health check, one node of the fleet at a time."""
-    folder, node = chosen.folder.absolute(), os.environ.get("SLURMD_NODENAME") or node_name()
+    folder, node = args.folder.absolute(), os.environ.get("SLURMD_NODENAME") or node_name()
+    # One node at a time: of checks that fail at once each would see room for its own node.
     with ledger.locked(folder):
-        at = datetime.now(timezone.utc)
-        most, within = chosen.most, chosen.max_age
-        plan = plans.plan_of_check(chosen.broken, node, slurm.nodes(), at=at, most=most, within=within)
-        return _carry_out(plan, [], chosen) or (exits.REJECTED if plan.steps else exits.HOLDS)
+        now = datetime.now(timezone.utc)
+        share, age = args.most, args.max_age
+        plan = plans.plan_of_check(args.broken, node, slurm.nodes(), now=now, most=share, seconds=age)
+        return _carry_out(plan, [], args) or (exits.REJECTED if plan.steps else exits.HOLDS)
 
 
-def _carry_out(plan: DrainPlan, nodes: Sequence[NodeResult], chosen: argparse.Namespace) -> int:
+def _carry_out(plan: DrainPlan, nodes: Sequence[NodeResult], args: argparse.Namespace) -> int:
     """Do what is planned, or show it without --yes; return 0, or 4 if it is refused."""
     for sentence in plan.doubtful:
         print(printable(f"in doubt: {sentence}"))
-    for node, why in plan.left:
-        print(printable(f"left alone: {node}: {why}"))
+    for node, reason in plan.left:
+        print(printable(f"left alone: {node}: {reason}"))
     if plan.refused:
-        report = f"fleet report {shlex.quote(str(chosen.folder))}"
+        report = f"fleet report {shlex.quote(str(args.folder))}"
         print(printable(f"refused: {plan.refused}"), file=sys.stderr)
-        look = "health --all" if chosen.broken is not None else report
+        look = "health --all" if args.broken is not None else report
         print(printable(f"look at the verdicts first: pytest-accel {look}"), file=sys.stderr)
         return exits.WRONG
-    if chosen.yes:
-        _apply(plan.steps, nodes, chosen.folder.absolute())
+    if args.yes:
+        _apply(plan.steps, nodes, args.folder.absolute())
     else:
         _show(plan)
     return exits.HOLDS
 
 
-def _drain_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState], chosen: argparse.Namespace) -> DrainPlan:
-    """Return which nodes are to be drained. The records of the rejected ones are read; one may not be readable."""
-    at, found, old = datetime.now(timezone.utc), {}, {}
-    for each in nodes:
-        if each.state is State.REJECTED and each.result:
-            run = _record(each)
-            found[each.node] = plans.failures(run)
-            started = each.began.isoformat() if each.began else each.result.started
-            if why := plans.too_old(run, started, at, chosen.max_age):
-                old[each.node] = why
-    return plans.plan_of(nodes, found, now, chosen.most, old)
+def _drain_plan(nodes: Sequence[NodeResult], states: Sequence[NodeState], args: argparse.Namespace) -> DrainPlan:
+    """Return the plan of the nodes to drain. The records of the rejected ones are read; one may not be readable."""
+    now, failures, outdated = datetime.now(timezone.utc), {}, {}
+    for node in nodes:
+        if node.state is State.REJECTED and node.result:
+            run = _record(node)
+            failures[node.node] = plans.failures(run)
+            start = node.began.isoformat() if node.began else node.result.started
+            if reason := plans.too_old(run, start, now, args.max_age):
+                outdated[node.node] = reason
+    return plans.plan_of(nodes, failures, states, args.most, outdated)
 
 
-def _resume_plan(nodes: Sequence[NodeResult], now: Sequence[NodeState]) -> DrainPlan:
-    """Return which nodes are to be resumed. The records of those that we drained are read."""
-    ours = {state.name for state in now if state.reason.startswith(plans.TAG)}
-    asked = [each for each in nodes if each.node in ours and each.state in HOLDS]
+def _resume_plan(nodes: Sequence[NodeResult], states: Sequence[NodeState]) -> DrainPlan:
+    """Return the plan of the nodes to resume. The records of those that we drained are read."""
+    drained = {state.name for state in states if state.reason.startswith(plans.TAG)}
+    holders = [node for node in nodes if node.node in drained and node.state in HOLDS]
     holding = {
-        each.node: (plans.measured if each.state is State.ACCEPTED else plans.held)(_record(each)) for each in asked
+        node.node: (plans.measured if node.state is State.ACCEPTED else plans.held)(_record(node)) for node in holders
     }
-    return plans.resume_plan(nodes, now, holding, datetime.now(timezone.utc))
+    return plans.resume_plan(nodes, states, holding, datetime.now(timezone.utc))
 
 
-def _record(each: NodeResult) -> Run | None:
+def _record(node: NodeResult) -> Run | None:
     """Return the record of a node, None if it cannot be read."""
-    if each.result is None:
+    if node.result is None:
         return None
     try:
-        return record.read(folder_summary.record_of(each.result.folder), follow=False)
-    except BadFile as bad:
-        print(bad, file=sys.stderr)
+        return record.read(folder_summary.record_of(node.result.folder), follow=False)
+    except BadFile as error:
+        print(error, file=sys.stderr)
         return None
 
 
@@ -141,22 +142,20 @@ def _show(plan: DrainPlan) -> None:
 
 
 def _apply(steps: Sequence[Step], nodes: Sequence[NodeResult], folder: Path) -> None:
-    """Run the commands, and enter each in the ledger of the folder. Raises SlurmError, or BadFile if this user may not.
-
-    Each node is asked for right before its command, and left alone if somebody has drained or resumed it meanwhile.
-    """
-    results = {each.node: each.result for each in nodes}
+    """Run the commands, and enter each in the ledger of the folder. Raises SlurmError, or BadFile if not allowed."""
+    results = {node.node: node.result for node in nodes}
     for step in steps:
-        now = next((each for each in slurm.nodes([step.node]) if each.name == step.node), None)
-        if why := plans.changed(step.seen, now):
-            print(printable(f"left alone: {step.node}: {why}"))
+        # Asked for right before its command: a node that somebody has drained or resumed meanwhile is left alone.
+        state = next((state for state in slurm.nodes([step.node]) if state.name == step.node), None)
+        if reason := plans.changed(step.seen, state):
+            print(printable(f"left alone: {step.node}: {reason}"))
             continue
         try:
             slurm.change(step.command)
         except SlurmError as error:
             if error.not_allowed:
-                why = "only SlurmUser, root and operators of Slurm may drain and resume nodes"
-                raise BadFile(f"{error}: {why}; nothing was changed from {step.node} on") from None
+                reason = "only SlurmUser, root and operators of Slurm may drain and resume nodes"
+                raise BadFile(f"{error}: {reason}; nothing was changed from {step.node} on") from None
             raise
         print(printable(f"{step.did} {step.node}: {step.reason}"))
         result = results.get(step.node)

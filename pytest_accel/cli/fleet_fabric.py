@@ -25,38 +25,38 @@ every pair, DIR/NODE the record of a node. Drained, down and reserved nodes are 
 that of the fabric run: 0 all hold, 1 something is rejected, 6 without a verdict, as after a job that ended early."""
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Submit the job, wait for it, and show what the nodes found. Raises BadFile or SlurmError."""
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    folder = (chosen.output or Path("accel-fleet") / f"fabric-{stamp}").absolute()
-    asked = fleet_run.begun(chosen, f"{stamp}-{secrets.token_hex(2)}", folder)
-    fleet = replace(asked, joint=True, arguments=(*asked.arguments, "--accel-fabric"))
-    skipped = [each for each in fleet.expected if each.skipped]
-    fleet_run.tell_all([f"left out {each.name}: {each.skipped}" for each in skipped])
-    able = len(fleet.expected) - len(skipped)
-    if able < 2:
-        raise BadFile(f"--nodes: {counted(able, 'node')} can start a job, and a fabric run needs two")
-    if chosen.dry_run:
+    folder = (args.output or Path("accel-fleet") / f"fabric-{stamp}").absolute()
+    plan = fleet_run.begun(args, f"{stamp}-{secrets.token_hex(2)}", folder)
+    fleet = replace(plan, joint=True, arguments=(*plan.arguments, "--accel-fabric"))
+    skipped = [node for node in fleet.expected if node.skipped]
+    fleet_run.tell_all([f"left out {node.name}: {node.skipped}" for node in skipped])
+    nodes = len(fleet.expected) - len(skipped)
+    if nodes < 2:
+        raise BadFile(f"--nodes: {counted(nodes, 'node')} can start a job, and a fabric run needs two")
+    if args.dry_run:
         print(printable(" ".join(submission.joint_command(fleet, folder))))
         print(submission.script_of(fleet, folder), end="")
         return exits.HOLDS
     if untrusted.exists(folder / run_folder.FABRIC):  # which would be taken for the result of this job
         raise BadFile(f"--output: {folder} holds the {run_folder.FABRIC} of an earlier job; name a new folder")
     fleet = submission.submit_joint(fleet, folder)
-    print(printable(f"{folder}: job {fleet.jobs[0].job} on {counted(able, 'node')}"))
+    print(printable(f"{folder}: job {fleet.jobs[0].job} on {counted(nodes, 'node')}"))
     watch = Watch([RunWatch(folder)])
-    found, problem = until_done(watch)
+    results, problem = until_done(watch)
     fleet_run.tell(problem)
     while not problem and any(job.state in slurm.ACTIVE for job in submission.jobs_of(fleet, folder)):
         time.sleep(LEAST_PAUSE)  # the first node writes the file when all records are there
     try:
-        together = run_folder.fabric(folder)
-    except BadFile as bad:
-        print(report.text(watch.fleet, found, slurm.fold), end="")
-        print(f"NOT JUDGED fabric: {bad}")
+        network = run_folder.fabric(folder)
+    except BadFile as error:
+        print(report.text(watch.fleet, results, slurm.fold), end="")
+        print(f"NOT JUDGED fabric: {error}")
         return exits.NOT_JUDGED
-    screen.show(fabric.lines(together, screen.width()))
-    return together.conclusion.closing.exit
+    screen.show(fabric.lines(network, screen.width()))
+    return network.conclusion.closing.exit
 
 
 ACTIONS: Actions = {

@@ -22,6 +22,7 @@ from pytest_accel.cli import delivery, result_file
 from pytest_accel.cli.parser import Actions, Subcommand
 from pytest_accel.core import exits
 from pytest_accel.core.durations import value_that
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
@@ -89,8 +90,8 @@ def asked_arguments(parser: argparse.ArgumentParser) -> None:
     add("--nodes", metavar="LIST", help="the nodes, such as node[001-064] (default: those of the partition)")
     add("--partition", metavar="NAME", default="", help="the partition of the jobs (default: that of Slurm)")
     add("--reservation", metavar="NAME", default="", help="the reservation of the jobs; its nodes are not skipped")
-    for option, metavar, what in SBATCH:
-        add(option, metavar=metavar, help=f"the {what} of the jobs, as sbatch's {option}")
+    for option, metavar, meaning in SBATCH:
+        add(option, metavar=metavar, help=f"the {meaning} of the jobs, as sbatch's {option}")
     add("--idle", action="store_true", help="submit jobs for idle nodes only; the others are expected and skipped")
     add("--output", metavar="DIR", type=Path, help="the folder of the run (default: accel-fleet/<UTC time>)")
     text = "the time limit of a job (default: 10 at level quick, 30 at standard)"
@@ -121,8 +122,8 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add("--timeout", metavar="MIN", type=_minutes, help=text)
 
 
-_positive = value_that(lambda found: found > 0, "a whole number above 0", int)
-_minutes = value_that(lambda found: 0 < found < math.inf, "a number of minutes above 0", float)
+_positive = value_that(lambda value: value > 0, "a whole number above 0", int)
+_minutes = value_that(lambda value: 0 < value < math.inf, "a number of minutes above 0", float)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -160,161 +161,159 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
 # -- run
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Submit the jobs that are needed. Raises BadFile or SlurmError."""
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    folder = (chosen.output or Path("accel-fleet") / stamp).absolute()
-    shown = shlex.quote(str(folder))
-    end = time.monotonic() + 60.0 * chosen.timeout if chosen.timeout else None
-    fleet = _asked(chosen, f"{stamp}-{secrets.token_hex(2)}", folder)  # a mistake is reported before there is a folder
-    if chosen.dry_run:
+    folder = (args.output or Path("accel-fleet") / stamp).absolute()
+    quoted = shlex.quote(str(folder))
+    end = time.monotonic() + 60.0 * args.timeout if args.timeout else None
+    fleet = _asked(args, f"{stamp}-{secrets.token_hex(2)}", folder)  # a mistake is reported before there is a folder
+    if args.dry_run:
         if not run_folder.exists(folder):
-            return _show_plan(fleet, folder, [each.name for each in fleet.expected if not each.skipped])
-        nodes, notes = _needed(fleet, folder, chosen)
+            return _show_plan(fleet, folder, [node.name for node in fleet.expected if not node.skipped])
+        nodes, notes = _needed(fleet, folder, args)
         tell_all(notes)
         return _show_plan(fleet, folder, nodes)
     folder.mkdir(parents=True, exist_ok=True)
     with run_folder.submitting(folder):
         if run_folder.exists(folder):  # another process may have begun the run, or submitted jobs, before the lock
-            fleet = _asked(chosen, fleet.id, folder)
+            fleet = _asked(args, fleet.id, folder)
         run_folder.save(fleet, folder)
-        nodes, notes = _needed(fleet, folder, chosen)
-        skipped = sum(bool(each.skipped) for each in fleet.expected)
+        nodes, notes = _needed(fleet, folder, args)
+        skipped = sum(bool(node.skipped) for node in fleet.expected)
         print(f"{folder}: {counted(len(fleet.expected), 'expected node')}, {skipped} skipped, {len(nodes)} to submit")
         tell_all(notes)
         progress = ProgressLine()
         submitter = Submitter(fleet, folder, progress.text)
         try:
-            left = submitter.submit(nodes, chosen.at_once, end)
+            remaining = submitter.submit(nodes, args.at_once, end)
         finally:
             progress.end()
             submitted = len(submitter.fleet.jobs) - len(fleet.jobs)
-            print(f"{counted(submitted, 'job')} submitted; wait for the results: pytest-accel fleet wait {shown}")
-    if left:
-        which = f"{counted(len(left), 'node')} left when {submitter.ended}"
-        print(f"{which}; submit their jobs: pytest-accel fleet run --output {shown}", file=sys.stderr)
-    if chosen.wait:
+            print(f"{counted(submitted, 'job')} submitted; wait for the results: pytest-accel fleet wait {quoted}")
+    if remaining:
+        text = f"{counted(len(remaining), 'node')} left when {submitter.ended}"
+        print(f"{text}; submit their jobs: pytest-accel fleet run --output {quoted}", file=sys.stderr)
+    if args.wait:
         return _wait(folder, end and max(0.0, end - time.monotonic()), cancel_waiting=True)
-    return exits.NOT_JUDGED if left else exits.HOLDS
+    return exits.NOT_JUDGED if remaining else exits.HOLDS
 
 
-def _asked(chosen: argparse.Namespace, name: str, folder: Path) -> FleetAsked:
-    """Return what the run in a folder was asked, or a new one of that name is. Raises BadFile or SlurmError."""
-    asked = run_folder.exists(folder)
+def _asked(args: argparse.Namespace, name: str, folder: Path) -> FleetAsked:
+    """Return the request of the run in a folder, or that of a new one of that name. Raises BadFile or SlurmError."""
+    exists = run_folder.exists(folder)
     return submission.without_busy(
-        _continued(run_folder.load(folder), chosen, folder) if asked else begun(chosen, name, folder)
+        _continued(run_folder.load(folder), args, folder) if exists else begun(args, name, folder)
     )
 
 
-def begun(chosen: argparse.Namespace, name: str, folder: Path) -> FleetAsked:
-    """Return what a new run is asked. Raises BadFile or SlurmError."""
-    if folder.exists() and (not folder.is_dir() or any(each.name != run_folder.LOCK for each in folder.iterdir())):
+def begun(args: argparse.Namespace, name: str, folder: Path) -> FleetAsked:
+    """Return the request of a new run. Raises BadFile or SlurmError."""
+    if folder.exists() and (not folder.is_dir() or any(path.name != run_folder.LOCK for path in folder.iterdir())):
         raise BadFile(f"--output: {folder} exists and holds no {run_folder.FILE}; name a new folder")
-    if not chosen.sku:
+    if not args.sku:
         raise BadFile("--sku: name the SKU that the nodes are judged as, or the folder of a run with --output")
-    sku, arguments = loader.load(chosen.sku) if chosen.sku != AUTO else None, _arguments(chosen)
+    sku, arguments = loader.load(args.sku) if args.sku != AUTO else None, _arguments(args)
     level = run_folder.level_of(arguments)
-    minutes = chosen.time or MINUTES.get(level)
+    minutes = args.time or MINUTES.get(level)
     if minutes is None:
         raise BadFile(f"--time: level {level} needs a time limit of its jobs, in minutes")
-    names = slurm.expand(chosen.nodes) if chosen.nodes else []
-    found = slurm.nodes(names, chosen.partition)
-    if unknown := sorted(set(names) - {each.name for each in found}):
-        where = f" in partition {chosen.partition}" if chosen.partition else ""
-        raise BadFile(f"--nodes: Slurm knows no {slurm.fold(unknown)}{where}")
-    if not chosen.nodes and not chosen.partition:
-        found = [each for each in found if not each.partition] or found
-    if not found:
-        raise BadFile(f"--partition: there is no node in {chosen.partition or 'Slurm'}")
+    names = slurm.expand(args.nodes) if args.nodes else []
+    nodes = slurm.nodes(names, args.partition)
+    if unknown := sorted(set(names) - {node.name for node in nodes}):
+        scope = f" in partition {args.partition}" if args.partition else ""
+        raise BadFile(f"--nodes: Slurm knows no {slurm.fold(unknown)}{scope}")
+    if not args.nodes and not args.partition:
+        nodes = [node for node in nodes if not node.partition] or nodes
+    if not nodes:
+        raise BadFile(f"--partition: there is no node in {args.partition or 'Slurm'}")
     return FleetAsked(
         id=name,
         created=submission.now(),
         version=pytest_accel.__version__,
         arguments=arguments,
         minutes=minutes,
-        partition=chosen.partition,
-        reservation=chosen.reservation,
+        partition=args.partition,
+        reservation=args.reservation,
         sku=sku.name if sku else "",
         level=level,
-        named=bool(chosen.nodes),
-        sbatch=_sbatch(chosen),
-        idle=chosen.idle,
-        after=getattr(chosen, "after", ""),
-        expected=tuple(
-            submission.expected_of(each, chosen.partition, chosen.reservation, chosen.idle) for each in found
-        ),
+        named=bool(args.nodes),
+        sbatch=_sbatch(args),
+        idle=args.idle,
+        after=getattr(args, "after", ""),
+        expected=tuple(submission.expected_of(node, args.partition, args.reservation, args.idle) for node in nodes),
     )
 
 
-def _sbatch(chosen: argparse.Namespace) -> tuple[str, ...]:
-    given = ((option, getattr(chosen, option[2:])) for option, _, _ in SBATCH)
-    return tuple(f"{option}={value}" for option, value in given if value)
+def _sbatch(args: argparse.Namespace) -> tuple[str, ...]:
+    pairs = ((option, getattr(args, option[2:])) for option, _, _ in SBATCH)
+    return tuple(f"{option}={value}" for option, value in pairs if value)
 
 
-def _arguments(chosen: argparse.Namespace) -> tuple[str, ...]:
+def _arguments(args: argparse.Namespace) -> tuple[str, ...]:
     """Return the arguments of pytest on every node. Raises BadFile for a wrong one."""
-    if any(word.startswith(("--accel-output", "--accel-sku", "--accel-level")) for word in chosen.pytest):
+    if any(word.startswith(("--accel-output", "--accel-sku", "--accel-level")) for word in args.pytest):
         raise BadFile("after --: give --sku, --level and --output as options of 'fleet run'")
-    sku = chosen.sku
+    sku = args.sku
     if sku != AUTO:
         loader.load(sku)  # a wrong name is reported here, and not by every node
     if sku.endswith((".yaml", ".yml")) or "/" in sku:
         sku = str(Path(sku).absolute())
-    level = [f"--accel-level={chosen.level}"] if chosen.level else []
-    words = (f"--accel-sku={sku}", *level, *QUIET, *chosen.pytest)
-    if chosen.pytest:
+    level = [f"--accel-level={args.level}"] if args.level else []
+    words = (f"--accel-sku={sku}", *level, *QUIET, *args.pytest)
+    if args.pytest:
         _demand_known(words)
     return words
 
 
 def _demand_known(words: Sequence[str]) -> None:
     """Raise BadFile for an option that pytest does not know, which else every node would say."""
-    asked = python("pytest", *words, "--markers")  # which ends once the options are read
-    done = subprocess.run(asked, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode == exits.WRONG:
-        told = next((line for line in done.stderr.splitlines() if ": error: " in line), done.stderr)
-        raise BadFile(f"after --: {printable(told.partition('error: ')[2] or told, 300)}")
+    command = python("pytest", *words, "--markers")  # which ends once the options are read
+    process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if process.returncode == exits.WRONG:
+        message = next((line for line in process.stderr.splitlines() if ": error: " in line), process.stderr)
+        raise BadFile(f"after --: {printable(message.partition('error: ')[2] or message, 300)}")
 
 
-def _continued(fleet: FleetAsked, chosen: argparse.Namespace, folder: Path) -> FleetAsked:
-    """Return what the run in a folder was asked, with the states of its nodes now.
+def _continued(fleet: FleetAsked, args: argparse.Namespace, folder: Path) -> FleetAsked:
+    """Return the request of the run in a folder, with the present states of its nodes.
 
     The command line that began it may be given again; another one raises BadFile.
     """
     if fleet.joint:
         raise BadFile(f"--output: {folder} holds a 'fleet fabric', which is not continued; name a new folder")
-    names = [each.name for each in fleet.expected]
-    own = (*QUIET, *chosen.pytest)
-    other = (
-        ("after --", bool(chosen.pytest) and fleet.arguments[-len(own) :] != own),
-        ("--sku", bool(chosen.sku) and _arguments(chosen) != fleet.arguments),
-        ("--nodes", bool(chosen.nodes) and set(slurm.expand(chosen.nodes)) != set(names)),
-        ("--partition", bool(chosen.partition) and chosen.partition != fleet.partition),
-        ("--level", bool(chosen.level) and f"--accel-level={chosen.level}" not in fleet.arguments),
+    names = [node.name for node in fleet.expected]
+    arguments = (*QUIET, *args.pytest)
+    differences = (
+        ("after --", bool(args.pytest) and fleet.arguments[-len(arguments) :] != arguments),
+        ("--sku", bool(args.sku) and _arguments(args) != fleet.arguments),
+        ("--nodes", bool(args.nodes) and set(slurm.expand(args.nodes)) != set(names)),
+        ("--partition", bool(args.partition) and args.partition != fleet.partition),
+        ("--level", bool(args.level) and f"--accel-level={args.level}" not in fleet.arguments),
     )
-    for option, differs in other:
+    for option, differs in differences:
         if differs:
-            asked = shlex.join(fleet.arguments)
-            raise BadFile(f"{option}: {folder} belongs to a run with other options ({asked}); name a new folder")
-    reservation = chosen.reservation or fleet.reservation
-    fleet = replace(fleet, minutes=chosen.time or fleet.minutes, reservation=reservation)
-    fleet = replace(fleet, sbatch=_sbatch(chosen) or fleet.sbatch, after=chosen.after or fleet.after)
+            command = shlex.join(fleet.arguments)
+            raise BadFile(f"{option}: {folder} belongs to a run with other options ({command}); name a new folder")
+    reservation = args.reservation or fleet.reservation
+    fleet = replace(fleet, minutes=args.time or fleet.minutes, reservation=reservation)
+    fleet = replace(fleet, sbatch=_sbatch(args) or fleet.sbatch, after=args.after or fleet.after)
     return submission.with_states(fleet, slurm.nodes(names))
 
 
-def _needed(fleet: FleetAsked, folder: Path, chosen: argparse.Namespace) -> tuple[list[str], list[str]]:
+def _needed(fleet: FleetAsked, folder: Path, args: argparse.Namespace) -> tuple[list[str], list[str]]:
     """Return the nodes to submit jobs for, and sentences on why there is none for others.
 
     Raises BadFile for a node of --again that is not expected.
     """
-    again = {name for names in chosen.again for name in slurm.expand(names)}
-    if unknown := sorted(again - {each.name for each in fleet.expected}):
+    again = {name for names in args.again for name in slurm.expand(names)}
+    if unknown := sorted(again - {node.name for node in fleet.expected}):
         raise BadFile(f"--again: {', '.join(unknown)} is not among the expected nodes of {folder}")
     jobs, results = submission.jobs_of(fleet, folder), run_folder.Results(folder)
-    found = states.of_all(fleet, results.read(), jobs, unreadable=results.unreadable)
-    nodes = submission.needed(found, again)
-    notes = [f"no job for {node} of --again: {why}" for node, why in submission.not_again(found, again)]
-    return nodes, [*notes, *([] if nodes else submission.nothing_measured(found))]
+    node_results = states.of_all(fleet, results.read(), jobs, unreadable=results.unreadable)
+    nodes = submission.needed(node_results, again)
+    notes = [f"no job for {node} of --again: {reason}" for node, reason in submission.not_again(node_results, again)]
+    return nodes, [*notes, *([] if nodes else submission.nothing_measured(node_results))]
 
 
 def tell_all(sentences: Sequence[str]) -> None:
@@ -325,15 +324,12 @@ def tell_all(sentences: Sequence[str]) -> None:
 
 def _show_plan(fleet: FleetAsked, folder: Path, nodes: Sequence[str]) -> int:
     """Print what would be submitted; return 0."""
-    skipped: dict[str, list[str]] = {}
-    for each in fleet.expected:
-        skipped.setdefault(each.skipped, []).append(each.name)
-    for why, names in skipped.items():
-        if why:
-            print(printable(f"skipped {slurm.fold(names)}: {why}"))
+    for reason, group in grouped(fleet.expected, lambda node: node.skipped).items():
+        if reason:
+            print(printable(f"skipped {slurm.fold([node.name for node in group])}: {reason}"))
     print(printable(f"{counted(len(nodes), 'job')} for {slurm.fold(nodes)}" if nodes else "no job"))
     if nodes:
-        first = next(each for each in fleet.expected if each.name == nodes[0])
+        first = next(node for node in fleet.expected if node.name == nodes[0])
         print(printable(f"the first one: {shlex.join(submission.command_of(fleet, folder, first))}"))
         print(submission.script_of(fleet, folder), end="")
     return 0
@@ -342,19 +338,19 @@ def _show_plan(fleet: FleetAsked, folder: Path, nodes: Sequence[str]) -> int:
 # -- looking
 
 
-def status(chosen: argparse.Namespace) -> int:
+def status(args: argparse.Namespace) -> int:
     """Print the states of a run. Raises BadFile."""
-    watch = watch_of(chosen.folder.absolute(), chosen.nights)
-    found = _look(watch)
-    print(reports.text(watch.fleet, found, slurm.fold), end="")
-    return states.exit_status(found)
+    watch = watch_of(args.folder.absolute(), args.nights)
+    results = _look(watch)
+    print(reports.text(watch.fleet, results, slurm.fold), end="")
+    return states.exit_status(results)
 
 
 def _look(watch: Watch) -> list[NodeResult]:
     """Return the states, and say on standard error if the queue could not be asked."""
-    found, problem = watch.look_anywhere()
+    results, problem = watch.look_anywhere()
     tell(problem)
-    return found
+    return results
 
 
 def tell(problem: str) -> None:
@@ -363,27 +359,27 @@ def tell(problem: str) -> None:
         print("note: Slurm does not answer; states are from the files", file=sys.stderr)
 
 
-def wait(chosen: argparse.Namespace) -> int:
+def wait(args: argparse.Namespace) -> int:
     """Wait for the results of a run, and print its states. Raises BadFile."""
-    return _wait(chosen.folder.absolute(), 60.0 * chosen.timeout if chosen.timeout else None)
+    return _wait(args.folder.absolute(), 60.0 * args.timeout if args.timeout else None)
 
 
 def _wait(folder: Path, seconds: float | None, *, cancel_waiting: bool = False) -> int:
     watch = Watch([RunWatch(folder)])
-    found, problem = until_done(watch, seconds)
+    results, problem = until_done(watch, seconds)
     tell(problem)
-    late = [each.job for each in found if each.state is State.WAITING and each.job]
-    if late and cancel_waiting:
-        slurm.cancel(late)
-        print(f"{counted(len(late), 'job')} cancelled that had not begun when --timeout was over")
-        found = _look(watch)
-    print(reports.text(watch.fleet, found, slurm.fold), end="")
-    return states.exit_status(found)
+    waiting = [result.job for result in results if result.state is State.WAITING and result.job]
+    if waiting and cancel_waiting:
+        slurm.cancel(waiting)
+        print(f"{counted(len(waiting), 'job')} cancelled that had not begun when --timeout was over")
+        results = _look(watch)
+    print(reports.text(watch.fleet, results, slurm.fold), end="")
+    return states.exit_status(results)
 
 
-def cancel(chosen: argparse.Namespace) -> int:
+def cancel(args: argparse.Namespace) -> int:
     """End the jobs of a run. Raises BadFile or SlurmError."""
-    folder = chosen.folder.absolute()
+    folder = args.folder.absolute()
     run_folder.load(folder)  # which demands a run
     with run_folder.submitting(folder, end_others=True):
         jobs = submission.jobs_of(run_folder.load(folder), folder)
@@ -393,26 +389,26 @@ def cancel(chosen: argparse.Namespace) -> int:
     return 0
 
 
-def report(chosen: argparse.Namespace) -> int:
+def report(args: argparse.Namespace) -> int:
     """Write the report of a run, or the document of a delivery. Raises BadFile."""
-    form = chosen.format or ("md" if chosen.acceptance else "text")
-    if form not in (document.FORMATS if chosen.acceptance else STATES):
-        raise BadFile(f"--format={form}: {'not for' if chosen.acceptance else 'only with'} --acceptance")
-    if chosen.acceptance:
-        return delivery.report(chosen, form)
-    if alone := [f"--{name.replace('_', '-')}" for name in delivery.OPTIONS if getattr(chosen, name)]:
-        raise BadFile(f"only with --acceptance: {', '.join(alone)}")
-    watch = watch_of(chosen.folder.absolute(), chosen.nights)
-    if chosen.nodes:
+    form = args.format or ("md" if args.acceptance else "text")
+    if form not in (document.FORMATS if args.acceptance else STATES):
+        raise BadFile(f"--format={form}: {'not for' if args.acceptance else 'only with'} --acceptance")
+    if args.acceptance:
+        return delivery.report(args, form)
+    if surplus := [f"--{name.replace('_', '-')}" for name in delivery.OPTIONS if getattr(args, name)]:
+        raise BadFile(f"only with --acceptance: {', '.join(surplus)}")
+    watch = watch_of(args.folder.absolute(), args.nights)
+    if args.nodes:
         if watch.fleet.listed:
-            raise BadFile(f"--nodes: {chosen.folder} holds the list of a 'fleet run'")
-        watch.runs[0].expect(chosen.nodes)
-    found = _look(watch)
+            raise BadFile(f"--nodes: {args.folder} holds the list of a 'fleet run'")
+        watch.runs[0].expect(args.nodes)
+    results = _look(watch)
     if form == "prometheus":
-        result_file.write(chosen.output, metrics.text(watch.fleet, found, ledger.last(chosen.folder.absolute())))
+        result_file.write(args.output, metrics.text(watch.fleet, results, ledger.last(args.folder.absolute())))
     else:
-        result_file.write(chosen.output, STATES[form](watch.fleet, found))
-    return states.exit_status(found)
+        result_file.write(args.output, STATES[form](watch.fleet, results))
+    return states.exit_status(results)
 
 
 def _prune_arguments(parser: argparse.ArgumentParser) -> None:
@@ -423,20 +419,20 @@ def _prune_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="remove them")
 
 
-def prune(chosen: argparse.Namespace) -> int:
+def prune(args: argparse.Namespace) -> int:
     """Remove the records of old runs, or print which; return 0. Raises BadFile, OSError or SlurmError."""
-    watch = watch_of(chosen.folder.absolute(), sys.maxsize)
-    if watch.runs[0].folder == chosen.folder.absolute():
-        raise BadFile(f"{chosen.folder}: holds one run, and not those of several nights")
+    watch = watch_of(args.folder.absolute(), sys.maxsize)
+    if watch.runs[0].folder == args.folder.absolute():
+        raise BadFile(f"{args.folder}: holds one run, and not those of several nights")
     needed = watch.needed()
-    for folder in [each.folder for each in watch.runs[: -chosen.keep_nights]]:
-        if why := needed.get(folder):
-            print(printable(f"kept {folder.name}: {why}"))
+    for folder in [night.folder for night in watch.runs[: -args.keep_nights]]:
+        if reason := needed.get(folder):
+            print(printable(f"kept {folder.name}: {reason}"))
             continue
-        if chosen.yes:
+        if args.yes:
             shutil.rmtree(folder)
-        print(printable(f"{'removed' if chosen.yes else 'would remove'} {folder.name}"))
-    if not chosen.yes:
+        print(printable(f"{'removed' if args.yes else 'would remove'} {folder.name}"))
+    if not args.yes:
         print("nothing was removed; --yes removes them")
     return exits.HOLDS
 

@@ -1,7 +1,4 @@
-"""The subcommand `pytest-accel health`: a passive check for schedulers, in one line and one exit status.
-
-It loads the modules that check only once its time is being counted.
-"""
+"""The subcommand `pytest-accel health`: a passive check for schedulers, in one line and one exit status."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ and cron. Reads what drivers and kernel state, also on an allocated node, and ju
 not depend on the load: missing devices, memory errors, pending repairs, Xids since the boot or the last good run,
 links that are down. Prints one line of at most 80 characters. The exit status is 0 if nothing is broken, 1 if
 something is, 6 if it cannot be judged (a permission, a library, a driver that does not answer, a link that may still
-train after the boot), 4 for wrong options."""
+train after the boot), 4 for wrong args."""
 
 
 class _LineParser(Parser):
@@ -76,16 +73,18 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--simulate", metavar="FILE|SKU", help="rehearse on a simulated node, on a machine without accelerators")
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Print the line, and return the exit status. Raises BadFile."""
-    until = time.monotonic() + chosen.timeout - _spent(chosen.timeout)
+    end = time.monotonic() + args.timeout - _spent(args.timeout)
+    # The modules that check are loaded once the time is being counted, and in a thread: if that takes too long, there
+    # still is a line.
     loading = threading.Thread(target=_load, daemon=True)
     loading.start()
-    loading.join(max(0.0, until - time.monotonic() - LEAST_SECONDS))
+    loading.join(max(0.0, end - time.monotonic() - LEAST_SECONDS))
     if loading.is_alive():
-        print(f"UNKNOWN pytest_accel itself was not loaded within {chosen.timeout:g} s")
-        return NPD_UNKNOWN if chosen.npd else exits.NOT_JUDGED
-    return _check(chosen, until)
+        print(f"UNKNOWN pytest_accel itself was not loaded within {args.timeout:g} s")
+        return NPD_UNKNOWN if args.npd else exits.NOT_JUDGED
+    return _check(args, end)
 
 
 def _load() -> None:
@@ -94,50 +93,50 @@ def _load() -> None:
         from pytest_accel.views import health_line  # noqa: F401
 
 
-def _check(chosen: argparse.Namespace, until: float) -> int:
-    """Check the node until the time `until` of time.monotonic(). Raises BadFile."""
+def _check(args: argparse.Namespace, end: float) -> int:
+    """Check the node until the time `end` of time.monotonic(). Raises BadFile."""
     from pytest_accel.run import passive
     from pytest_accel.run.options import AUTO, Options, Refused
     from pytest_accel.views import health_line
 
     options = Options(
-        sku="" if chosen.simulate and chosen.sku == AUTO else chosen.sku,
-        platform=chosen.platform,
-        waivers=chosen.waivers,
-        patience=until - time.monotonic(),
-        simulate=chosen.simulate,
+        sku="" if args.simulate and args.sku == AUTO else args.sku,
+        platform=args.platform,
+        waivers=args.waivers,
+        patience=end - time.monotonic(),
+        simulate=args.simulate,
         prefix="--",
     )
     try:
-        checked = passive.check(options, chosen.record, kernel_log=not chosen.no_kernel_log)
+        checked = passive.check(options, args.record, kernel_log=not args.no_kernel_log)
     except Refused as error:
         print(health_line.refused(str(error)))
         print("\n".join(map(printable, str(error).split("\n"))), file=sys.stderr)
-        return NPD_UNKNOWN if chosen.npd else exits.WRONG
-    fresh = checked.age <= chosen.max_age
-    simulated = "SIMULATED " if chosen.simulate else ""
+        return NPD_UNKNOWN if args.npd else exits.WRONG
+    fresh = checked.age <= args.max_age
+    simulated = "SIMULATED " if args.simulate else ""
     room = health_line.WIDTH - len(simulated)
-    print(f"{simulated}{health_line.line(checked, fresh=fresh, place=chosen.record, width=room)}")
-    if chosen.all:
+    print(f"{simulated}{health_line.line(checked, fresh=fresh, path=args.record, width=room)}")
+    if args.all:
         print("\n".join(health_line.lines(checked)))
     sys.stdout.flush()
-    status = _status(checked, fresh=fresh, required=chosen.require_run)
-    return NPD.get(status, NPD_UNKNOWN) if chosen.npd else status
+    status = _status(checked, fresh=fresh, required=args.require_run)
+    return NPD.get(status, NPD_UNKNOWN) if args.npd else status
 
 
 def _status(checked: Checked, *, fresh: bool, required: bool) -> int:
     """Return the exit status of a check that was made."""
     last = checked.last if fresh else None
-    found = checked.found
-    if (found and found.broken) or (last and last.rejects):
+    result = checked.found
+    if (result and result.broken) or (last and last.rejects):
         return exits.REJECTED
-    if found is None or found.undecided or (required and not (last and last.good)):
+    if result is None or result.undecided or (required and not (last and last.good)):
         return exits.NOT_JUDGED
     return exits.HOLDS
 
 
 _timeout = value_that(
-    lambda found: SHORTEST <= found <= LONGEST, f"at least {SHORTEST:g} s, at most {LONGEST:g} s", duration
+    lambda seconds: SHORTEST <= seconds <= LONGEST, f"at least {SHORTEST:g} s, at most {LONGEST:g} s", duration
 )
 
 

@@ -57,84 +57,83 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Judge a record again, print what changed, and return the exit status. Raises BadRecord or Refused."""
-    path = record.find(Path(chosen.file))
-    if chosen.output:
-        _check_free(chosen.output)
+    path = record.find(Path(args.file))
+    if args.output:
+        _check_free(args.output)
     old = record.read(path)
-    terms, boards = _terms(old, chosen)
+    terms, boards = _terms(old, args)
     new = judge_again(old, terms, boards)
     names = record.names_of(new)
     screen.show(
         [(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.info['platform'], new.info['level'])}", "bold")]
     )
-    screen.show(_belief(old))
-    screen.show(_lists(old, new))
-    screen.show(table(new.verdicts, names, record.findings_of(new), full=chosen.verbose, width=screen.width()))
+    screen.show([*_belief(old), *_lists(old, new)])
+    screen.show(table(new.verdicts, names, record.findings_of(new), full=args.verbose, width=screen.width()))
     screen.show(differences.changed(judged_otherwise(old, new)))
     if old.closing.line:
         screen.show([(f"before: {old.closing.line}", "")])
     if old.objections:
-        _close(replace(old.closing, line=f"{rejudge.AGAIN} {old.closing.line}"), new, full=chosen.verbose)
+        _close(replace(old.closing, line=f"{rejudge.AGAIN} {old.closing.line}"), new, full=args.verbose)
         return exits.NOT_JUDGED
-    _close(new.closing, new, full=chosen.verbose)
-    found, places = record.findings_of(new), record.places_of(new)
-    screen.show(next_steps(found, new.verdicts, names, places, full=chosen.verbose))
-    if chosen.output:
-        screen.show([(f"record: {_write(new, old, path, chosen.output)}", "")])
+    _close(new.closing, new, full=args.verbose)
+    findings, locations = record.findings_of(new), record.places_of(new)
+    screen.show(next_steps(findings, new.verdicts, names, locations, full=args.verbose))
+    if args.output:
+        screen.show([(f"record: {_write(new, old, path, args.output)}", "")])
     return new.closing.exit
 
 
-def _belief(saved: Run) -> list[Line]:
-    """Return whether a record is believed, its hash, and whether it is signed."""
-    if saved.objections:
-        return [(f"not believed: {objection}", "red") for objection in saved.objections]
-    signed = untrusted.exists(saved.path.with_name(f"{SUMS}.sig"))
-    return terminal.hash_lines(saved.sealed, screen.width(), signed=signed)
+def _belief(run: Run) -> list[Line]:
+    """Return the objections to a record; the hash of one without, with its signature."""
+    if run.objections:
+        return [(f"not believed: {objection}", "red") for objection in run.objections]
+    signed = untrusted.exists(run.path.with_name(f"{SUMS}.sig"))
+    return terminal.hash_lines(run.sealed, screen.width(), signed=signed)
 
 
 def _lists(old: Run, new: Run) -> list[Line]:
     """Return the packing list that the record is judged by, and the one before if it is another."""
     if not new.packing_list:
         return []
-    then, other = old.packing_list, old.packing_list.get("sha256") != new.packing_list.get("sha256")
-    lines: list[Line] = [(f"packing list: {_of_list(new)}{'' if other else ', as before'}", "")]
-    if other:
-        lines.append((f"packing list before: {_of_list(old) if then else 'none'}", "yellow"))
+    earlier, changed = old.packing_list, old.packing_list.get("sha256") != new.packing_list.get("sha256")
+    lines: list[Line] = [(f"packing list: {_of_list(new)}{'' if changed else ', as before'}", "")]
+    if changed:
+        lines.append((f"packing list before: {_of_list(old) if earlier else 'none'}", "yellow"))
     return lines
 
 
-def _of_list(found: Run) -> str:
+def _of_list(run: Run) -> str:
     """Return the packing list of a record in words."""
-    entry = found.packing_list
+    entry = run.packing_list
     boards = entry.get("boards", 0)
     return f"{entry.get('file')}, {boards:,} board{'s' * (boards != 1)}, sha256 {entry.get('sha256')}"
 
 
-def _terms(old: Run, chosen: argparse.Namespace) -> tuple[Terms, PackingList | None]:
+def _terms(old: Run, args: argparse.Namespace) -> tuple[Terms, PackingList | None]:
     """Return the terms and the packing list of the options, or else those of the record. Raises Refused."""
-    asked = old.sku.get("asked")
-    then = asked if asked and asked != AUTO else old.sku.get("name")
-    name = str(chosen.sku or then or AUTO)
-    wanted = Wanted(name, chosen.platform or AUTO, chosen.level, "--")
-    sku = wanted.named(on_hardware=not old.info.get("simulated"))
-    settled = rejudge.terms_of(wanted, sku, old)
-    boards = boards_of(chosen.expect, "--expect")
+    sku_asked = old.sku.get("asked")
+    default = sku_asked if sku_asked and sku_asked != AUTO else old.sku.get("name")
+    name = str(args.sku or default or AUTO)
+    selection = Wanted(name, args.platform or AUTO, args.level, "--")
+    sku = selection.named(on_hardware=not old.info.get("simulated"))
+    terms = rejudge.terms_of(selection, sku, old)
+    boards = boards_of(args.expect, "--expect")
     if sku is None:
-        if chosen.sku:
+        if args.sku:
             raise Refused(f"--sku={name}: name a SKU ('pytest-accel sku list' shows them) or a threshold file")
         if boards:
             raise Refused("--expect: the record names no SKU, and without one nothing is judged; add --sku")
-        settled = replace(settled, platform=Platform(str(old.info.get("platform")), None))
-    return replace(settled, named=bool(chosen.sku)), boards
+        terms = replace(terms, platform=Platform(str(old.info.get("platform")), None))
+    return replace(terms, named=bool(args.sku)), boards
 
 
 def _check_free(folder: Path) -> None:
     """Raise Refused for a folder that holds a record, or that the system refuses, before anything is judged."""
     with writing("--output", folder):
-        taken = (folder / record.FILE).exists()
-    if taken:
+        exists = (folder / record.FILE).exists()
+    if exists:
         raise Refused(f"--output: {folder} holds another record; name a new folder")
 
 
@@ -156,9 +155,9 @@ def _as_what(sku: str, platform: str, level: str) -> str:
     return f"judged as {sku}, platform {platform}, level {level}"
 
 
-def _close(closing: Closing, judged: Run, *, full: bool) -> None:
+def _close(closing: Closing, run: Run, *, full: bool) -> None:
     """Print the closing line and the lines that belong to it."""
-    width, verdicts = screen.width(), judged.verdicts
-    details = terminal.why_lines(closing, record.names_of(judged), width, full=full)
+    width, verdicts = screen.width(), run.verdicts
+    details = terminal.why_lines(closing, record.names_of(run), width, full=full)
     screen.show([*terminal.closing_lines(closing, verdicts, width), *details, *terminal.next_lines(closing, width)])
     screen.show(terminal.sensitivity_lines(closing, verdicts, width, full=full))

@@ -34,58 +34,58 @@ def gather(names: Sequence[str], refused: list[str], *, rehearsal: bool) -> list
 
     A line on each file that does not count, path and reason, is added to `refused`.
     """
-    seen: dict[str, Run] = {}
+    runs: dict[str, Run] = {}
     for path in [path for name in names for path in record.below(Path(name), refused)]:
         try:
-            saved = record.read(path, rehearsal=rehearsal)
-        except BadFile as bad:
-            refused += bad.args
+            run = record.read(path, rehearsal=rehearsal)
+        except BadFile as error:
+            refused += error.args
             continue
-        why = unusable(saved)
-        if why is None and saved.sealed in seen:
-            why = f"the same record as {seen[saved.sealed].path}"
-        if why:
-            refused.append(f"{path}: {why}")
+        reason = unusable(run)
+        if reason is None and run.sealed in runs:
+            reason = f"the same record as {runs[run.sealed].path}"
+        if reason:
+            refused.append(f"{path}: {reason}")
         else:
-            seen[saved.sealed] = saved
-    return sorted(seen.values(), key=attrgetter("started"))
+            runs[run.sealed] = run
+    return sorted(runs.values(), key=attrgetter("started"))
 
 
-def unusable(saved: Run) -> str | None:
-    """Return why a record says nothing of healthy devices as they are measured; None if it does."""
-    around = saved.circumstances
-    if saved.judged_from:
+def unusable(run: Run) -> str | None:
+    """Return the reason why a record says nothing of healthy devices as they are measured; None if it does."""
+    circumstances = run.circumstances
+    if run.judged_from:
         return "it judges another record again; name the record of the run"
-    if saved.state != "finished" or around is None:
-        return f"the run is not complete: {saved.state}"
-    if early := [*filter(None, [around.interrupted]), *around.texts("time")]:
-        return f"the run ended early: {early[0]}"
-    if around.narrowed:
-        return f"the run was filtered: {', '.join(around.narrowed)}"
-    for each in saved.verdicts:  # a rate or a time may fail here; a fact, an error or a lost device may not
-        figure = kept(Measurement(each.metric, each.subject, each.unit, each.value))
-        if each.fails and each.status is Status.FAIL and not figure:
-            return f"it rejects {names_of(saved)[each.subject]}: {each.metric} {sentence_of(each)}"
-    return f"it is not believed: {saved.objections[0]}" if saved.objections else None
+    if run.state != "finished" or circumstances is None:
+        return f"the run is not complete: {run.state}"
+    if causes := [*filter(None, [circumstances.interrupted]), *circumstances.texts("time")]:
+        return f"the run ended early: {causes[0]}"
+    if circumstances.narrowed:
+        return f"the run was filtered: {', '.join(circumstances.narrowed)}"
+    for verdict in run.verdicts:  # a rate or a time may fail here; a fact, an error or a lost device may not
+        figure = kept(Measurement(verdict.metric, verdict.subject, verdict.unit, verdict.value))
+        if verdict.fails and verdict.status is Status.FAIL and not figure:
+            return f"it rejects {names_of(run)[verdict.subject]}: {verdict.metric} {sentence_of(verdict)}"
+    return f"it is not believed: {run.objections[0]}" if run.objections else None
 
 
 # -- one product on one platform
 
 
-def same_product(records: Sequence[Run], refused: list[str], wanted: str | None) -> tuple[tuple[str, str], list[Run]]:
+def same_product(records: Sequence[Run], refused: list[str], name: str | None) -> tuple[tuple[str, str], list[Run]]:
     """Return the SKU and the platform of most records, and those of them. Raises BadFile if nothing is left.
 
-    `wanted` is the name of the SKU, None for the one that most are of. The others are added to `refused`.
+    `name` is the name of the SKU, None for the one that most are of. The others are added to `refused`.
     """
-    of = grouped(records, lambda each: (each.sku.get("name", ""), each.info.get("platform", "")))
-    fitting = [pair for pair in of if wanted in (None, pair[0])]
+    groups = grouped(records, lambda run: (run.sku.get("name", ""), run.info.get("platform", "")))
+    fitting = [pair for pair in groups if name in (None, pair[0])]
     if not fitting:
         raise BadFile("no record is left to calibrate from", *refused)
-    product = max(fitting, key=lambda pair: len(of[pair]))
-    for (sku, platform), some in of.items():
-        why = f"it is of {sku or 'no SKU'} on {platform or 'no platform'}, the others of {' on '.join(product)}"
-        refused += [f"{each.path}: {why}" for each in some if (sku, platform) != product]
-    return product, of[product]
+    product = max(fitting, key=lambda pair: len(groups[pair]))
+    for (sku, platform), group in groups.items():
+        reason = f"it is of {sku or 'no SKU'} on {platform or 'no platform'}, the others of {' on '.join(product)}"
+        refused += [f"{run.path}: {reason}" for run in group if (sku, platform) != product]
+    return product, groups[product]
 
 
 # -- figures
@@ -94,58 +94,58 @@ def same_product(records: Sequence[Run], refused: list[str], wanted: str | None)
 def readings(records: Sequence[Run], sku: Sku, platform: Platform) -> list[GoodFigure]:
     """Return every figure of the records."""
     nodes = node_numbers(records)
-    found = []
-    for saved, node in zip(records, nodes, strict=True):
-        last = {(each.metric, each.subject): each for each in saved.measurements if kept(each)}
-        for one in last.values():
-            reading = _reading(one, sku, platform)
-            if reading is not None:
-                device = node if one.subject == NODE else one.subject
-                found.append(replace(reading, device=device, node=node, source=str(saved.path)))
-    return found
+    figures = []
+    for run, node in zip(records, nodes, strict=True):
+        newest = {(reading.metric, reading.subject): reading for reading in run.measurements if kept(reading)}
+        for reading in newest.values():
+            figure = _figure(reading, sku, platform)
+            if figure is not None:
+                device = node if reading.subject == NODE else reading.subject
+                figures.append(replace(figure, device=device, node=node, source=str(run.path)))
+    return figures
 
 
-def _reading(one: Measurement, sku: Sku, platform: Platform) -> GoodFigure | None:
+def _figure(reading: Measurement, sku: Sku, platform: Platform) -> GoodFigure | None:
     """Return a figure of a record, None for what no packaged probe measures and what is not above zero.
 
     Where the limit of the SKU is a fraction of the peak, so is the figure.
     """
-    declared, limit = finder_of(one.metric), sku.limits_on(platform).get(one.metric)
-    if declared is None or not declared.packaged:
+    declaration, limit = finder_of(reading.metric), sku.limits_on(platform).get(reading.metric)
+    if declaration is None or not declaration.packaged:
         return None
-    share = one.of_peak if limit is not None and limit.relative else None
+    share = reading.of_peak if limit is not None and limit.relative else None
     if limit is not None and limit.relative and share is None:
         return None
-    value = share.mean if share else float(one.value or 0)  # kept() lets numbers alone pass
+    value = share.mean if share else float(reading.value or 0)  # kept() lets numbers alone pass
     if not value > 0:
         return None
-    unit = OF_PEAK if share else one.unit
-    return GoodFigure(one.metric, unit, float(f"{value:.6g}"), one.subject, "", conditions_of(one))
+    unit = OF_PEAK if share else reading.unit
+    return GoodFigure(reading.metric, unit, float(f"{value:.6g}"), reading.subject, "", conditions_of(reading))
 
 
-def conditions_of(one: Measurement) -> dict[str, Any]:
+def conditions_of(reading: Measurement) -> dict[str, Any]:
     """Return the conditions that make the method of a figure, as plain data, without names of files and interfaces."""
-    bare = {name: value for name, value in one.conditions.items() if name not in (*VARYING, *SETTINGS)}
-    found: dict[str, Any] = json.loads(json.dumps(bare, default=str))
-    return found
+    conditions = {name: value for name, value in reading.conditions.items() if name not in (*VARYING, *SETTINGS)}
+    data: dict[str, Any] = json.loads(json.dumps(conditions, default=str))
+    return data
 
 
 def node_numbers(records: Sequence[Run]) -> list[str]:
     """Return the node of each record: records that share a device are of one node."""
     node: dict[str, int] = {}
-    for number, one in enumerate(records, 1):
-        uuids = [device.uuid for device in one.devices]
+    for number, run in enumerate(records, 1):
+        uuids = [device.uuid for device in run.devices]
         joined = {node[uuid] for uuid in uuids if uuid in node}
         first = min(joined, default=number)
-        node = {uuid: first if each in joined else each for uuid, each in node.items()}
+        node = {uuid: first if number in joined else number for uuid, number in node.items()}
         node.update(dict.fromkeys(uuids, first))
-    return [f"node {node[saved.devices[0].uuid]}" if saved.devices else "" for saved in records]
+    return [f"node {node[run.devices[0].uuid]}" if run.devices else "" for run in records]
 
 
 def labels(records: Sequence[Run]) -> dict[str, str]:
-    """Return what a reader finds a device by: "gpu3 (serial 165..., host n1)". By UUID."""
-    found = {}
-    for saved in records:
-        for device in saved.devices:
-            found[device.uuid] = f"{device.name}, serial {device.serial or 'unknown'}, {device.uuid}"
-    return found
+    """Return the text by which a reader finds a device: "gpu3 (serial 165..., host n1)". By UUID."""
+    return {
+        device.uuid: f"{device.name}, serial {device.serial or 'unknown'}, {device.uuid}"
+        for run in records
+        for device in run.devices
+    }

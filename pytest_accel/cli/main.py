@@ -37,24 +37,22 @@ GROUP = "pytest_accel_commands"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line `arguments` (default: sys.argv), and return the exit status.
-
-    It is 4 instead of 0 if a part of the output was lost, since a redirected file is incomplete then.
-    """
+    """Run the command line `arguments` (default: sys.argv), and return the exit status."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     status = guarded(lambda: _run(words))
     if words[:1] == ["health"]:
         return status  # whatever becomes of the line, the status is the result
-    why = output.lost()
-    if why:
-        print(f"standard output: {why}", file=sys.stderr)
-    return exits.WRONG if why and not status else status
+    loss = output.lost()
+    if loss:
+        print(f"standard output: {loss}", file=sys.stderr)
+    # 4 instead of 0, since a file that the output was redirected to is incomplete.
+    return exits.WRONG if loss and not status else status
 
 
 def _run(words: Sequence[str]) -> int:
     """Run a subcommand, and return the exit status. Raises BadFile."""
-    command, chosen = parsed(words)
-    return int(command.run(chosen))
+    command, args = parsed(words)
+    return int(command.run(args))
 
 
 def parsed(words: Sequence[str]) -> tuple[ModuleType, argparse.Namespace]:
@@ -82,7 +80,7 @@ def _of_others(name: str) -> ModuleType:
 
 def _others() -> dict[str, EntryPoint]:
     """Return the subcommands of other packages by name; none takes the place of one of ours."""
-    return {each.name: each for each in entry_points(group=GROUP) if each.name not in COMMANDS}
+    return {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in COMMANDS}
 
 
 def _top() -> Parser:

@@ -1,4 +1,4 @@
-"""How the command begins and ends: its parser, actions of subcommands, and the exit statuses of errors."""
+"""The frame of every subcommand: its parser, its actions, and the exit statuses of errors."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ Actions = Mapping[str, Subcommand]
 
 def declare(parser: argparse.ArgumentParser, actions: Actions) -> None:
     """Declare the actions of a subcommand, one of which has to be chosen; `do` of the options runs it."""
-    chosen = parser.add_subparsers(dest="action", required=True)
-    for name, each in actions.items():
-        action = chosen.add_parser(name, help=each.help, description=each.description)
-        action.set_defaults(do=each.run)
-        if each.add:
-            each.add(action)
+    subparsers = parser.add_subparsers(dest="action", required=True)
+    for name, subcommand in actions.items():
+        action = subparsers.add_parser(name, help=subcommand.help, description=subcommand.description)
+        action.set_defaults(do=subcommand.run)
+        if subcommand.add:
+            subcommand.add(action)
 
 
-def run_chosen(chosen: argparse.Namespace) -> int:
+def run_chosen(args: argparse.Namespace) -> int:
     """Run the chosen action, and return its exit status."""
-    return int(chosen.do(chosen))
+    return int(args.do(args))
 
 
 class Parser(argparse.ArgumentParser):
@@ -52,35 +52,32 @@ class Parser(argparse.ArgumentParser):
         An option that begins with "--accel-", as those of pytest do, is answered with the one of here.
         """
         self.print_usage(sys.stderr)
-        known, hints = set(_options(self)), []
+        options, hints = set(_options(self)), []
         for word in re.findall(r"--accel-[\w-]+", message) if "unrecognized arguments" in message else ():
-            other = word.replace("--accel-", "--")
-            hints += [f"; {word} is {other} here"] if other in known else []
+            option = word.replace("--accel-", "--")
+            hints += [f"; {word} is {option} here"] if option in options else []
         self.exit(exits.WRONG, f"{self.prog}: error: {message}{''.join(hints)}\n")
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
     """Yield the options of a parser and of its actions."""
-    for each in parser._actions:  # noqa: SLF001  argparse has no other way
-        yield from each.option_strings
-        for action in each.choices.values() if isinstance(each.choices, dict) else ():
+    for argument in parser._actions:  # noqa: SLF001  argparse has no other way
+        yield from argument.option_strings
+        for action in argument.choices.values() if isinstance(argument.choices, dict) else ():
             yield from _options(action)
 
 
 def guarded(work: Callable[[], int]) -> int:
-    """Return the exit status of the work, or of what it raises.
-
-    An output that cannot be written to, such as a pipe whose reader has ended, does not change the status here. An
-    error of this package ends with 3, since 1 stands for a device that fails, and a file or folder that the system
-    refuses with 4.
-    """
+    """Return the exit status of the work, or of what it raises: 3 for a bug, 4 for a refused file or folder."""
+    # An output that cannot be written to, such as a pipe whose reader has ended, does not change the status.
     output.protect()
     try:
         status = work()
-    except exits.WrongUse as wrong:
-        print(wrong, file=sys.stderr)
+    except exits.WrongUse as error:
+        print(error, file=sys.stderr)
         return exits.WRONG
     except OSError as error:
+        # Without a file it is no file or folder that the system refuses, but a bug.
         if not error.filename:
             return _bug(error)
         print(printable(paths.refused(error)), file=sys.stderr)
@@ -97,6 +94,7 @@ def guarded(work: Callable[[], int]) -> int:
 def _bug(error: Exception) -> int:
     """Print the traceback of an error of this package, and return its exit status."""
     traceback.print_exception(error)
-    said = f"{type(error).__name__}: {error}"
-    print(f"pytest-accel: an error of pytest_accel, not a verdict on the hardware: {said}", file=sys.stderr)
+    message = f"{type(error).__name__}: {error}"
+    print(f"pytest-accel: an error of pytest_accel, not a verdict on the hardware: {message}", file=sys.stderr)
+    # 3, since 1 stands for a device that fails.
     return exits.BROKEN

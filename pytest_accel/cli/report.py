@@ -21,8 +21,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--output", metavar="FILE", type=Path, help="the file to replace, in one step (default: standard output)")
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Write the page of a record; return 0. Raises WrongUse."""
-    saved = record.read(record.find(Path(chosen.file)))
-    result_file.write(chosen.output, page.report(saved, saved.path.absolute().parent))
+    run = record.read(record.find(Path(args.file)))
+    result_file.write(args.output, page.report(run, run.path.absolute().parent))
     return 0

@@ -20,7 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--key", metavar="FILE", type=Path, required=True, help=text)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Sign a record; return 0. Raises WrongUse."""
-    print(signature.sign(chosen.file, chosen.key, ask=True))
+    print(signature.sign(args.file, args.key, ask=True))
     return 0

@@ -25,18 +25,18 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", metavar="FAULT", nargs="?", const="", required=True, help=text)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Print the names of the faults by the check that should fail, or effect and parameters of some; return 0.
 
     Raises WrongUse if no fault has such a name.
     """
     faults = {name: told(kind) for name, kind in FAULTS.items()}
     faults |= {name: cluster.told(kind) for name, kind in cluster.CLUSTER_FAULTS.items()}
-    if word := chosen.list:
-        named = [word] if word in faults else [name for name in faults if word in name]
-        if not named:
+    if word := args.list:
+        names = [word] if word in faults else [name for name in faults if word in name]
+        if not names:
             raise WrongUse(f"simulate --list: no fault is named {word!r}; {nearest(word, faults)}")
-        print("\n".join("\n    ".join([name, *faults[name]]) for name in named))
+        print("\n".join("\n    ".join([name, *faults[name]]) for name in names))
         return 0
     groups = grouped(FAULTS, lambda name: re.split("[.,:]", FAULTS[name].caught_by)[0])
     print(HEAD)

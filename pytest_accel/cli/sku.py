@@ -49,32 +49,32 @@ def _list(_: argparse.Namespace) -> int:
     return 0
 
 
-def _show(chosen: argparse.Namespace) -> int:
+def _show(args: argparse.Namespace) -> int:
     """Print the data sheet of a SKU, or its resolved threshold file. Raises BadFile."""
-    sku = loader.load(chosen.name)
-    if chosen.resolved:
-        print(resolved.text_of(*loader.read(chosen.name)), end="")
+    sku = loader.load(args.name)
+    if args.resolved:
+        print(resolved.text_of(*loader.read(args.name)), end="")
     else:
         print(f"{sku.name}: {sku.title} ({sku.vendor}{', ' + sku.architecture if sku.architecture else ''})")
-        lines = ["", *sheet.text(sheet.sheet(sku, full=chosen.verbose)).splitlines()]
-        lines += [] if chosen.verbose else ["", "-v shows the whole datasheet, every limit, the sources and the files"]
+        lines = ["", *sheet.text(sheet.sheet(sku, full=args.verbose)).splitlines()]
+        lines += [] if args.verbose else ["", "-v shows the whole datasheet, every limit, the sources and the files"]
         screen.show(terminal.folded([(line, "") for line in lines], screen.width()))
     return 0
 
 
-def _lint(chosen: argparse.Namespace) -> int:
+def _lint(args: argparse.Namespace) -> int:
     """Print implausible values in threshold files, or the rules; return 4 for an unexplained error or warning.
 
     Raises BadFile.
     """
-    if chosen.rules:
+    if args.rules:
         rules = lint.explanations()
         width = max(map(len, rules))
         print("\n".join(f"{name:{width}}  {explained}" for name, explained in rules.items()))
         return 0
-    report = lint.lint(chosen.files, today=date.today().isoformat())  # noqa: DTZ011  today in the reader's time zone
-    shown = lint_report.text(report, everything=chosen.all, colour=screen.coloured())
-    print(lint_report.as_json(report) if chosen.format == "json" else shown)
+    report = lint.lint(args.files, today=date.today().isoformat())  # noqa: DTZ011  today in the reader's time zone
+    text = lint_report.text(report, everything=args.all, colour=screen.coloured())
+    print(lint_report.as_json(report) if args.format == "json" else text)
     return exits.HOLDS if report.clean else exits.WRONG
 
 

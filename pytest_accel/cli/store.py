@@ -41,12 +41,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     declare(parser, ACTIONS)
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Run the chosen action, and return the exit status. Raises BadFile."""
     try:
-        return run_chosen(chosen)
+        return run_chosen(args)
     except OSError as error:
-        raise BadFile(paths.refused(error) if error.filename else f"{chosen.store}: {error.strerror}") from None
+        raise BadFile(paths.refused(error) if error.filename else f"{args.store}: {error.strerror}") from None
 
 
 def _day(text: str) -> date:
@@ -57,7 +57,7 @@ def _day(text: str) -> date:
         raise argparse.ArgumentTypeError(f"{text} is no day such as 2026-11-23") from None
 
 
-_count = value_that(lambda found: 0 < found < 100_000, "above 0, below 100,000", int)
+_count = value_that(lambda number: 0 < number < 100_000, "above 0, below 100,000", int)
 
 
 def _store(parser: argparse.ArgumentParser) -> None:
@@ -75,30 +75,30 @@ def _declare_add(parser: argparse.ArgumentParser) -> None:
     add("--simulated", action="store_true", help="add runs of simulated nodes, to a store that holds no others")
 
 
-def _add(chosen: argparse.Namespace) -> int:
+def _add(args: argparse.Namespace) -> int:
     """Add records to a store; return 0, or 6 if some could not be added."""
     from pytest_accel.fleet.nights import extract, store
 
-    records, closed = extract.find(chosen.records)
-    added = store.add(chosen.store, records, night=chosen.night, simulated=chosen.simulated)
-    added.unread += closed
-    for night, number in added.runs.items():
+    records, unreadable = extract.find(args.records)
+    result = store.add(args.store, records, night=args.night, simulated=args.simulated)
+    result.unread += unreadable
+    for night, number in result.runs.items():
         print(f"{night}: {counted(number, 'run')} added")
-    if added.known:
-        print(f"{counted(added.known, 'run')} already there")
-    if not added.runs and not added.known:
+    if result.duplicates:
+        print(f"{counted(result.duplicates, 'run')} already there")
+    if not result.runs and not result.duplicates:
         print("nothing added")
-    _name("passed over", added.passed_over, sys.stdout)
-    _name("not added", added.unread, sys.stderr)
-    return exits.NOT_JUDGED if added.unread else exits.HOLDS
+    _name("passed over", result.passed_over, sys.stdout)
+    _name("not added", result.unread, sys.stderr)
+    return exits.NOT_JUDGED if result.unread else exits.HOLDS
 
 
-def _name(what: str, files: list[str], to: TextIO) -> None:
+def _name(label: str, files: list[str], stream: TextIO) -> None:
     """Print files with the reason for each, the first of them one by one."""
-    for each in files[:NAMED]:
-        print(printable(f"{what}: {each}"), file=to)
+    for file in files[:NAMED]:
+        print(printable(f"{label}: {file}"), file=stream)
     if len(files) > NAMED:
-        print(f"{what}: {counted(len(files) - NAMED, 'more file')}", file=to)
+        print(f"{label}: {counted(len(files) - NAMED, 'more file')}", file=stream)
 
 
 # -- show
@@ -114,21 +114,21 @@ def _declare_show(parser: argparse.ArgumentParser) -> None:
     add("--output", metavar="FILE", type=Path, help="the file to replace, in one step (default: standard output)")
 
 
-def _show(chosen: argparse.Namespace) -> int:
+def _show(args: argparse.Namespace) -> int:
     """Show a night; return 0, 1 or 6. Raises BadFile, or OSError."""
     from pytest_accel.fleet.nights import metrics, night, text
     from pytest_accel.fleet.nights.queries import StoredNights
 
-    last = chosen.night.isoformat() if chosen.night else None
-    with contextlib.closing(StoredNights(chosen.store, night.window(chosen.store, last, chosen.nights))) as fleet:
-        found = night.look(fleet)
-    if chosen.format == "json":
-        counts = {"nodes": found.nodes, "devices": found.devices, "gone": found.gone, "exit": found.exit}
-        shown = _json({"schema": 1, **asdict(found), **counts})
+    last = args.night.isoformat() if args.night else None
+    with contextlib.closing(StoredNights(args.store, night.window(args.store, last, args.nights))) as fleet:
+        report = night.look(fleet)
+    if args.format == "json":
+        counts = {"nodes": report.nodes, "devices": report.devices, "gone": report.gone, "exit": report.exit}
+        output = _json({"schema": 1, **asdict(report), **counts})
     else:
-        shown = (metrics if chosen.format == "prometheus" else text).text(found)
-    result_file.write(chosen.output, shown)
-    return found.exit
+        output = (metrics if args.format == "prometheus" else text).text(report)
+    result_file.write(args.output, output)
+    return report.exit
 
 
 def _json(data: object) -> str:
@@ -139,16 +139,17 @@ def _json(data: object) -> str:
 # -- sql
 
 
-def _sql(chosen: argparse.Namespace) -> int:
+def _sql(args: argparse.Namespace) -> int:
     """Print the views; return 0."""
     from pytest_accel.fleet.nights import queries, store
 
-    store.is_simulated(chosen.store)  # demands a store
-    folders = [store.folder_of(chosen.store.absolute(), each) for each in store.nights(chosen.store)[-chosen.nights :]]
+    store.is_simulated(args.store)  # demands a store
+    folder = args.store.absolute()
+    folders = [store.folder_of(folder, night) for night in store.nights(args.store)[-args.nights :]]
     if not folders:
-        raise BadFile(f"{chosen.store}: holds no night")
-    files = ([each / name for each in folders] for name in (store.FIGURES, store.RUNS))
-    print(f"{queries.base(chosen.store.absolute(), *files)}\n{queries.VIEWS.read_text(encoding='utf-8')}", end="")
+        raise BadFile(f"{args.store}: holds no night")
+    files = ([folder / name for folder in folders] for name in (store.FIGURES, store.RUNS))
+    print(f"{queries.base(folder, *files)}\n{queries.VIEWS.read_text(encoding='utf-8')}", end="")
     return 0
 
 
@@ -169,7 +170,7 @@ def _declare_device(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=("text", "json"), default="text", help="default: %(default)s")
 
 
-def _device(chosen: argparse.Namespace) -> int:
+def _device(args: argparse.Namespace) -> int:
     """Show the nights and figures of a device; return 0, or 6 if a night has it on several nodes.
 
     Raises BadFile if the store knows no device of that name.
@@ -177,19 +178,19 @@ def _device(chosen: argparse.Namespace) -> int:
     from pytest_accel.fleet.nights import history, store
     from pytest_accel.fleet.nights.queries import StoredNights
 
-    with contextlib.closing(StoredNights(chosen.store, store.nights(chosen.store)[-chosen.nights :])) as fleet:
-        known = fleet.device(chosen.device)
-        if not known:
-            raise BadFile(f"{chosen.store}: knows no device with serial number or UUID {printable(chosen.device, 200)}")
-        found = [
-            history.DeviceHistory(fleet.simulated, **each, entries=fleet.history(each["uuid"], chosen.metric))
-            for each in known
+    with contextlib.closing(StoredNights(args.store, store.nights(args.store)[-args.nights :])) as fleet:
+        devices = fleet.device(args.device)
+        if not devices:
+            raise BadFile(f"{args.store}: knows no device with serial number or UUID {printable(args.device, 200)}")
+        histories = [
+            history.DeviceHistory(fleet.simulated, **device, entries=fleet.history(device["uuid"], args.metric))
+            for device in devices
         ]
-    if chosen.format == "json":
-        print(_json(list(map(asdict, found))), end="")
+    if args.format == "json":
+        print(_json(list(map(asdict, histories))), end="")
     else:
-        print("\n".join(printable(line) for each in found for line in history.text(each, show)))
-    return exits.NOT_JUDGED if any(each.doubled for each in found) else exits.HOLDS
+        print("\n".join(printable(line) for entry in histories for line in history.text(entry, show)))
+    return exits.NOT_JUDGED if any(entry.doubled for entry in histories) else exits.HOLDS
 
 
 ACTIONS: Actions = {

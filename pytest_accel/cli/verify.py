@@ -38,26 +38,26 @@ def arguments(parser: argparse._ActionsContainer, *, required: bool = False) -> 
     option("--revoked", metavar="FILE", type=Path, help="keys that count no more (ssh-keygen(1), -r)")
 
 
-def trust_of(chosen: argparse.Namespace, signer: str | None = None) -> Trust | None:
+def trust_of(args: argparse.Namespace, signer: str | None = None) -> Trust | None:
     """Return whom `arguments` say to trust, None without a list. Raises BadFile for a list that cannot be read."""
-    for path in filter(None, (chosen.allowed_signers, chosen.revoked)):
+    for path in filter(None, (args.allowed_signers, args.revoked)):
         untrusted.read_bytes(path)
-    return Trust(chosen.allowed_signers, signer, chosen.nonce, chosen.revoked) if chosen.allowed_signers else None
+    return Trust(args.allowed_signers, signer, args.nonce, args.revoked) if args.allowed_signers else None
 
 
-def run(chosen: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """Print what a record proves, and return the exit status. Raises WrongUse."""
-    trust = trust_of(chosen, chosen.signer)
+    trust = trust_of(args, args.signer)
     assert trust  # the option is required
-    with RecordFiles(record.find(chosen.file), follow=False) as files:
-        found = signature.verify(files, trust)
-    against, result = [*found.objections], found.run.result if found.run else None
-    lines = [f"signed by {found.signer}"] if found.signer else []
-    if found.run:
-        against += ["the node was simulated"] * found.run.simulated
-        nonce = f", nonce {found.run.info['nonce']}" if found.run.info.get("nonce") else ""
-        lines += [f"record of {found.run.host}, {found.run.started}{nonce}", found.run.closing.line]
-    lines += [f"against it: {each}" for each in against]
-    lines.append("NOT PROVEN" if against else f"PROVEN {Result.words(result, 'without a result')}")
+    with RecordFiles(record.find(args.file), follow=False) as files:
+        proof = signature.verify(files, trust)
+    objections, result = [*proof.objections], proof.run.result if proof.run else None
+    lines = [f"signed by {proof.signer}"] if proof.signer else []
+    if proof.run:
+        objections += ["the node was simulated"] * proof.run.simulated
+        nonce = f", nonce {proof.run.info['nonce']}" if proof.run.info.get("nonce") else ""
+        lines += [f"record of {proof.run.host}, {proof.run.started}{nonce}", proof.run.closing.line]
+    lines += [f"against it: {objection}" for objection in objections]
+    lines.append("NOT PROVEN" if objections else f"PROVEN {Result.words(result, 'without a result')}")
     print("\n".join(map(printable, lines)))
-    return result.exit if result in (Result.ACCEPTED, Result.REJECTED) and not against else exits.NOT_JUDGED
+    return result.exit if result in (Result.ACCEPTED, Result.REJECTED) and not objections else exits.NOT_JUDGED

@@ -1,9 +1,4 @@
-"""The time of a run in seconds since the epoch, monotonic and the same in all of its processes.
-
-The wall clock of a new node may be set while it is measured (by NTP, or when a virtual machine resumes), and rates
-over the jump would be wrong. So the wall clock is read once, and CLOCK_MONOTONIC, which all processes of a machine
-share, continues from there.
-"""
+"""The time of a run in seconds since the epoch, monotonic and the same in all of its processes."""
 
 from __future__ import annotations
 
@@ -17,6 +12,9 @@ def epoch_now() -> float:
     return time.time() - time.monotonic()
 
 
+# The wall clock of a new node may be set while it is measured (by NTP, or when a virtual machine resumes), and rates
+# over the jump would be wrong. So it is read once, and CLOCK_MONOTONIC, which all processes of a machine share,
+# continues from there.
 _epoch = epoch_now()
 
 
@@ -33,10 +31,10 @@ def epoch() -> float:
     return _epoch
 
 
-def adopt(other: float) -> None:
+def adopt(run_epoch: float) -> None:
     """Use the epoch of the process that began the run."""
     global _epoch  # noqa: PLW0603  one clock a process
-    _epoch = other
+    _epoch = run_epoch
 
 
 def now() -> float:

@@ -9,6 +9,6 @@ import yaml
 
 
 def read(module: str) -> Any:
-    """Return what the YAML file beside a module holds, of the module's name; `module` is its `__file__`."""
+    """Return the content of the YAML file of a module's name beside it; `module` is its `__file__`."""
     text = Path(module).with_suffix(".yaml").read_text(encoding="utf-8")
     return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506  both are safe

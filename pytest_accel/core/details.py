@@ -1,7 +1,7 @@
 """The details of a measurement: every key with its type, its unit, who writes it and who reads it.
 
-They are written to the record as they are. All keys are optional, and keys that are not named here pass unread: what a
-probe of the user's own has to report belongs under `own`.
+They are written to the record as they are. All keys are optional, and keys that are not named here pass unread: a
+user's own probe reports under `own`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Mismatch(TypedDict, total=False):
     """A wrong element of a matrix product, or a wrong word of memory."""
 
     what: str
-    """exact_matmul: the data of the product and what it was compared with."""
+    """exact_matmul: the data of the product and of the comparison."""
     product: int
     """The number of the product, from 1."""
     row: int
@@ -91,7 +91,7 @@ class ProbeDetails(TypedDict, total=False):
     """matmul, soak: the SM clock (MHz) by counted cycles, measured right after the last block. Read by
     causes/evidence."""
     account: CollectiveAccount
-    """collective: what NCCL or RCCL wrote about it, as the conditions `algorithm` and `transport`. For the record."""
+    """collective: the account of NCCL or RCCL, as the conditions `algorithm` and `transport`. For the record."""
     cells: Mapping[str, Cell]
     """peer_copy: the row of the sender by the receiver's UUID. Read by causes/peer_matrix, which puts `row` in its
     place."""
@@ -111,7 +111,8 @@ class ProbeDetails(TypedDict, total=False):
     checksum_of: str
     """training_step: the kind of devices that have the same checksum; absent if all do. Read by facts/results."""
     bits: str
-    """training_step, ddp_step: what the bits of a step were compared with, or why with nothing. For the record."""
+    """training_step, ddp_step: the bits that those of a step were compared with, or the reason why with none. For the
+    record."""
     step_ms: Sequence[float]
     """training_step: the quartiles of the duration of a step in ms, block by block. For the record."""
     mismatches: Sequence[Mismatch]
@@ -352,12 +353,12 @@ class JudgingDetails(TypedDict, total=False):
     windows: Sequence[CounterWindow]
     """counters: the windows in which the counter increased. Written by facts/error_counters."""
     reports: Sequence[ErrorReport]
-    """counters: what was reported. Written by facts/error_reports."""
+    """counters: the reports of driver and kernel log. Written by facts/error_reports."""
     row: Mapping[str, float]
     """peer_copy: GB/s to every other device, by its name; 0 where the payload was wrong. Written by
     causes/peer_matrix."""
     fabric: FabricPart
-    """fabric.pairs: what the fabric run concluded of the node. Written by run/fabric, read by verdicts/references."""
+    """fabric.pairs: the conclusion of the fabric run on it. Written by run/fabric, read by verdicts/references."""
 
 
 class Details(ProbeDetails, HostDetails, JudgingDetails, total=False):

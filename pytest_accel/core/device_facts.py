@@ -16,7 +16,7 @@ from pytest_accel.core.data_file import read
 
 @dataclass(frozen=True)
 class DeviceFact:
-    """One fact. `used` says what it decides beside the metrics that judge it (`error_counters.judged_by`).
+    """One fact. `used` says which decisions use it beside the metrics that judge it (`error_counters.judged_by`).
 
     `worse` is "less" or "more" if such a value is a loss, `right` the one value that is right if there is one.
     """
@@ -31,7 +31,7 @@ class DeviceFact:
 GROUPS = {
     heading: {name: DeviceFact(**fact) for name, fact in facts.items()} for heading, facts in read(__file__).items()
 }
-"""The facts by what they are about: the headings of the page, in its order."""
+"""The facts by subject: the headings of the page, in its order."""
 DEVICE_FACTS = {name: fact for facts in GROUPS.values() for name, fact in facts.items()}
 NOW = GROUPS["State at the moment"]
 
@@ -42,6 +42,6 @@ LESS_IS_WORSE = {name for name, fact in DEVICE_FACTS.items() if fact.worse == "l
 MORE_IS_WORSE = {name for name, fact in DEVICE_FACTS.items() if fact.worse == "more"} | {
     *("host.pcie_fatal", "host.ecc_uncorrected", "host.machine_checks")
 }
-"""Facts of which a larger value is a loss: errors that nothing corrected, and flags of what is broken."""
+"""Facts of which a larger value is a loss: errors that nothing corrected, and flags of broken parts."""
 RIGHT: Mapping[str, Any] = {name: fact.right for name, fact in DEVICE_FACTS.items() if fact.right is not None}
 """Facts with one value that is right."""

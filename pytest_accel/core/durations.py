@@ -1,4 +1,4 @@
-"""Values of options: what reads them, and durations as a command line states them (900, 15m, 1h30m)."""
+"""Readers of the values of options, such as durations (900, 15m, 1h30m)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-Found = TypeVar("Found")
+T = TypeVar("T")
 
 _NUMBER = r"(\d{1,6}(?:\.\d{1,3})?)"
 _DURATION = re.compile(rf"(?:{_NUMBER}h)?(?:{_NUMBER}m)?(?:{_NUMBER}s?)?")
@@ -22,19 +22,19 @@ def duration(text: str) -> float:
     return 3600 * hours + 60 * minutes + seconds
 
 
-def value_that(fits: Callable[[Found], bool], expected: str, read: Callable[[str], Found]) -> Callable[[str], Found]:
-    """Return what reads a value that `fits`, which is what `expected` says in words.
+def value_that(fits: Callable[[T], bool], expected: str, read: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a function that reads a value that `fits`; `expected` says that in words.
 
-    It raises ArgumentTypeError for any other text; `read` raises ValueError for what is no number.
+    It raises ArgumentTypeError for any other text; `read` raises ValueError for a text that is no number.
     """
 
-    def value(text: str) -> Found:
+    def value(text: str) -> T:
         try:
-            found = read(text)
+            result = read(text)
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-        if not fits(found):
+        if not fits(result):
             raise argparse.ArgumentTypeError(f"{text!r}: {expected}")
-        return found
+        return result
 
     return value

@@ -23,16 +23,17 @@ NOT_JUDGED: Final = 6
 class WrongUse(Exception):
     """A wrong option or file, or something that is lacking here: the command says the text, and ends with WRONG.
 
-    Each argument is a line of the text. What a line quotes from outside cannot end it.
+    Each argument is a line of the text.
     """
 
     def __init__(self, *lines: object) -> None:
-        super().__init__(*(printable(str(each)) for each in lines))
+        # text that a line quotes from outside cannot end it
+        super().__init__(*(printable(str(line)) for line in lines))
 
     def __str__(self) -> str:
         return "\n".join(self.args)
 
     def behind(self, words: str) -> list[str]:
         """Return the lines, the first of them behind "words: "."""
-        first, *more = self.args or ("",)
-        return [f"{words}: {first}", *more]
+        first, *lines = self.args or ("",)
+        return [f"{words}: {first}", *lines]

@@ -1,6 +1,6 @@
-"""The fabric run as data: its nodes, the groups of each round, what every node reported, and what was concluded.
+"""The fabric run as data: its nodes, the groups of each round, the reports of the nodes, and the conclusion.
 
-A fabric is the network between nodes. `fabric.json` holds one `Fabric`. Nodes are named by their place in its list.
+A fabric is the network between nodes. `fabric.json` holds one `Fabric`. Nodes are named by their index in its list.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ rail of eight takes 12.5 %."""
 
 
 def short_rails(rails: Sequence[float]) -> tuple[int, ...]:
-    """Return the places of the devices of a node that are slow beside the others of the same node."""
-    return tuple(place for place, each in enumerate(rails) if each < SHORT * median(rails))
+    """Return the indices of the devices of a node that are slow beside the others of the same node."""
+    return tuple(index for index, rate in enumerate(rails) if rate < SHORT * median(rails))
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class Report:
     text: str = ""
     """The reason why there is no value, or the fault that the agent saw, in words."""
     kind: Literal["device", "need", "external"] = "need"
-    """Of "not reached": what the worker failed by, as in `measurement.Trouble`. The device alone names the node."""
+    """Of "not reached": the kind of the failure, as in `measurement.Trouble`. The device alone names the node."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A message of rank 0 to the agent of one node: the group that it measures in, or at the end what was found."""
+    """A message of rank 0 to the agent of one node: the group that it measures in, or at the end the conclusion."""
 
     kind: RoundKind | Literal["end"]
     number: int = 0
@@ -81,9 +81,9 @@ class Task:
     group: int = 0
     """The group: the lowest rank of its nodes."""
     nodes: int = 0
-    """How many nodes it has."""
+    """The number of its nodes."""
     place: int = 0
-    """The place of this node among them, from 0 on."""
+    """The index of this node among them."""
     part: FabricPart | None = None
 
 
@@ -97,7 +97,7 @@ class GroupResult:
     @property
     def value(self) -> float | None:
         """The value of the slowest node; None unless all of them measured."""
-        values = [each.value for each in self.reports if each.outcome == "measured" and each.value is not None]
+        values = [report.value for report in self.reports if report.outcome == "measured" and report.value is not None]
         return min(values) if len(values) == len(self.reports) else None
 
 

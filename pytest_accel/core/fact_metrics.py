@@ -1,4 +1,4 @@
-"""The metrics that are made of the facts of a device: `inventory.*` (what it is) and `health.*` (its state). Pure.
+"""The metrics that are made of the facts of a device: `inventory.*` (its identity) and `health.*` (its state). Pure.
 
 A driver reports facts in its own detail. This module alone decides which of them can have a limit, under which name
 and in which unit: fact_metrics.yaml has the tables. A mode reads "enabled" or "disabled", a pending change counts as 1.
@@ -56,16 +56,16 @@ def _slowdown(mask: int) -> str:
 def _clock_lock(mask: int, application: float | None, default: float | None, highest: float | None) -> str:
     """Return the settings that hold the clock down. Telemetry finds a lock that shows only under load.
 
-    Newer drivers have no application clocks. One that is set to the highest clock holds nothing down, though the driver
-    names it as the reason for every clock then.
+    Newer drivers have no application clocks.
     """
     if application is not None and highest is not None and application >= highest:
+        # set to the highest clock it holds nothing down, though the driver names it as the reason for every clock then
         mask &= ~ClockEvent.APPLICATION_CLOCKS
-    found = [name for bit, name in LOCKS.items() if mask & bit]
+    locks = [name for bit, name in LOCKS.items() if mask & bit]
     lowered = application is not None and default is not None and application < default
-    if lowered and LOCKS[ClockEvent.APPLICATION_CLOCKS] not in found:
-        found.append(LOCKS[ClockEvent.APPLICATION_CLOCKS])
-    return ", ".join(found) or "none"
+    if lowered and LOCKS[ClockEvent.APPLICATION_CLOCKS] not in locks:
+        locks.append(LOCKS[ClockEvent.APPLICATION_CLOCKS])
+    return ", ".join(locks) or "none"
 
 
 def _fabric(state: str, status: int) -> str:
@@ -77,15 +77,13 @@ def _fabric_faults(faults: Sequence[str], health: str | None) -> str:
 
 
 def most_errors(total: int, *parts: int | None) -> int:
-    """Return the errors of a device: the library's total, or the sum of its parts if that is larger.
-
-    The total of some devices leaves out places that have counters of their own.
-    """
-    return max(total, sum(each or 0 for each in parts))
+    """Return the errors of a device: the library's total, or the sum of its parts if that is larger."""
+    # the total of some devices leaves out units that have counters of their own
+    return max(total, sum(part or 0 for part in parts))
 
 
 def _narrowest(path: list[Mapping[str, int]]) -> int:
-    return min(each["width"] for each in path if "width" in each)
+    return min(port["width"] for port in path if "width" in port)
 
 
 def _lanes_lost(width: int, path: Sequence[Mapping[str, int]]) -> int | None:
@@ -95,12 +93,9 @@ def _lanes_lost(width: int, path: Sequence[Mapping[str, int]]) -> int | None:
 
 
 def _link_errors(links: list[Mapping[str, Any]]) -> int:
-    """Return the errors of all links that needed a retransmission or a recovery.
-
-    Symbol errors that the error correction repairs are usual on NVLink 5 and not counted.
-    """
-    counts = [count for each in links for name, count in each.get("errors", {}).items() if name not in CORRECTED]
-    return sum(counts)
+    """Return the errors of all links that needed a retransmission or a recovery."""
+    # without the symbol errors that the error correction repairs: they are usual on NVLink 5
+    return sum(count for link in links for name, count in link.get("errors", {}).items() if name not in CORRECTED)
 
 
 def _versions(firmware: Mapping[str, str]) -> str:
@@ -117,11 +112,8 @@ def thermal_margin(
     slowdown_margin_c: float | None,
     slowdown_c: float | None,
 ) -> float | None:
-    """Return the kelvin that are left until the device slows itself down; None if it does not state them.
-
-    NVIDIA's parts from Hopper on state a margin that falls with heat, and its value at the slowdown (-2); the others
-    state the temperature of the slowdown.
-    """
+    """Return the kelvin that are left until the device slows itself down; None if it does not state them."""
+    # NVIDIA's parts from Hopper on state a margin that falls with heat, and its value at the slowdown (-2)
     if margin_c is not None and slowdown_margin_c is not None:
         return margin_c - slowdown_margin_c
     if temperature_c is not None and slowdown_c is not None:
@@ -132,15 +124,16 @@ def thermal_margin(
 def held_c(facts: Mapping[str, Any]) -> float | None:
     """Return the temperature (C) that the cooling of a device is to hold; None if it states none.
 
-    It is the target of the fans or the highest of operation. Parts from Hopper on state a margin in its place.
+    It is the target of the fans or the highest of operation.
     """
-    stated = [facts[name] for name in ("target_c", "gpu_max_c") if facts.get(name)]
-    return min(stated) if stated and "slowdown_margin_c" not in facts else None
+    targets = [facts[name] for name in ("target_c", "gpu_max_c") if facts.get(name)]
+    # parts from Hopper on state a margin in its place
+    return min(targets) if targets and "slowdown_margin_c" not in facts else None
 
 
 FUNCTIONS: Mapping[str, Callable[..., Value | None]] = {
-    "below": lambda now, usual: max(0.0, usual - now),
-    "changes": lambda now, pending: int(now != pending),
+    "below": lambda current, default: max(0.0, default - current),
+    "changes": lambda current, pending: int(current != pending),
     "clock_lock": _clock_lock,
     "count": len,
     "exhausted": lambda banks: int(banks["none"]),
@@ -150,7 +143,7 @@ FUNCTIONS: Mapping[str, Callable[..., Value | None]] = {
     "gigabytes": lambda size: size / 1e9,
     "lanes_lost": _lanes_lost,
     "link_errors": _link_errors,
-    "mode": lambda on: "enabled" if on else "disabled",
+    "mode": lambda enabled: "enabled" if enabled else "disabled",
     "most_errors": most_errors,
     "narrowest": _narrowest,
     "share": operator.truediv,
@@ -185,13 +178,10 @@ SIGNED = ("K",)
 
 
 def sane(fact: Any, unit: str) -> Any:
-    """Return the fact unchanged. Raises ValueError for a number that no device can have.
-
-    A negative placeholder, for instance, would hold any ceiling.
-    """
+    """Return the fact unchanged. Raises ValueError for a number that no device can have."""
     if isinstance(fact, bool) or not isinstance(fact, int | float):
         return fact
-    negative = fact < 0 and unit not in SIGNED
+    negative = fact < 0 and unit not in SIGNED  # a placeholder below zero would hold any ceiling
     if not math.isfinite(fact) or negative or fact in ALL_ONES or (fact == 0 and unit in NEVER_ZERO):
         raise ValueError(f"{fact:g} is not a possible value")
     return fact
@@ -218,25 +208,24 @@ class Counter:
     per: float = 0.0
     also: tuple[str, ...] = ()
 
-    def over(self, moved: int, seconds: float) -> float:
-        """Return the metric's value for an increase of `moved` in `seconds`: a rate if `per` is set, else `moved`."""
-        return moved * self.per / max(self.per, seconds) if self.per else moved
+    def over(self, increase: int, seconds: float) -> float:
+        """Return the metric's value for an increase in `seconds`: a rate if `per` is set, else the increase."""
+        return increase * self.per / max(self.per, seconds) if self.per else increase
 
 
 def _links(*names: str) -> Callable[[Any], int]:
     """Return a reader that sums the named counters over all NVLinks.
 
-    It raises KeyError if no link has such a counter, or if an active link did not report its own: a sum without that
-    link would look like a counter that was reset.
+    It raises KeyError if no link has such a counter, or if an active link did not report its own.
     """
 
     def total(links: Sequence[Mapping[str, Any]]) -> int:
-        errors = [each.get("errors", {}).items() for each in links]
-        said = [[sane(count, "count") for name, count in each if name in names] for each in errors]
-        up = [counts for each, counts in zip(links, said, strict=True) if each.get("state", INACTIVE) != INACTIVE]
-        if not any(said) or not all(up):
+        errors = [link.get("errors", {}).items() for link in links]
+        totals = [[sane(count, "count") for name, count in counters if name in names] for counters in errors]
+        active = [counts for link, counts in zip(links, totals, strict=True) if link.get("state", INACTIVE) != INACTIVE]
+        if not any(totals) or not all(active):  # a sum without that link would look like a counter that was reset
             raise KeyError(names[0])
-        return sum(map(sum, said))
+        return sum(map(sum, totals))
 
     return total
 
@@ -253,9 +242,9 @@ OF_SYSTEM = ("node reboot", "system reboot")
 """Requests of NVIDIA's driver that the state of the whole system makes: then every GPU states them."""
 
 
-def asked_of_all(action: object, every: Sequence[object]) -> str | None:
-    """Return why a request for recovery is no fault of the device that states it, as several do; None if it may be."""
-    of_all = action in OF_SYSTEM and every.count(action) > 1
+def asked_of_all(action: object, actions: Sequence[object]) -> str | None:
+    """Return the reason why a device's request for recovery is not its own fault: others state it too; else None."""
+    of_all = action in OF_SYSTEM and actions.count(action) > 1
     return f"the driver asks for a {action} on several devices, whichever of them failed" if of_all else None
 
 
@@ -265,7 +254,7 @@ XGMI = ("none", "error", "multiple errors")
 READERS: Mapping[str, Callable[..., int]] = {
     "asked": lambda action: int(action != "none"),
     "fabric_fault": _fabric_fault,
-    "inactive": lambda links: sum(each["state"] == INACTIVE for each in links),
+    "inactive": lambda links: sum(link["state"] == INACTIVE for link in links),
     "most_errors": most_errors,
     "number": int,
     "xgmi_state": XGMI.index,

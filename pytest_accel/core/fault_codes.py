@@ -1,4 +1,4 @@
-"""The fault codes of fault_codes.yaml: what each stands for, how severe it is, and what to do next.
+"""The fault codes of fault_codes.yaml: meaning, severity and next step of each.
 
 `judging/causes/findings.py` chooses the code of a verdict, `scripts/fault_codes.py` writes docs/fault-codes.md.
 """
@@ -16,7 +16,7 @@ from pytest_accel.core.data_file import read
 
 
 class Severity(str, Enum):
-    """How much a finding matters. The members are in order, worst first."""
+    """The severity of a finding. The members are in order, worst first."""
 
     CRITICAL = "critical"
     ERROR = "error"
@@ -59,8 +59,8 @@ class FaultCode:
     """The next step by the metric, or by the kind of the reason that decided; `do` for others."""
 
 
-def _code(severity: str, action: str, metrics: Sequence[str] = (), **rest: Any) -> FaultCode:
-    return FaultCode(severity=Severity(severity), action=Action(action), metrics=tuple(metrics), **rest)
+def _code(severity: str, action: str, metrics: Sequence[str] = (), **texts: Any) -> FaultCode:
+    return FaultCode(severity=Severity(severity), action=Action(action), metrics=tuple(metrics), **texts)
 
 
 HEADINGS = {heading: [_code(**row) for row in rows] for heading, rows in read(__file__).items()}

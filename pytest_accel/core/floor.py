@@ -1,4 +1,4 @@
-"""The floor in force: what a limit, or the class of the product, demands of a value in one run. Pure."""
+"""The floor in force: the bound of a limit, or of the class of the product, on a value in one run. Pure."""
 
 from __future__ import annotations
 
@@ -43,38 +43,38 @@ class Floor:
     @property
     def rejects_below(self) -> float | None:
         """The floor below which nothing excuses a value; None where none is rejected."""
-        return min((self.bound.floor, *(least for _, least in self.excuses))) if self.bound.floor is not None else None
+        return min((self.bound.floor, *(value for _, value in self.excuses))) if self.bound.floor is not None else None
 
 
 def floor_in_force(
     limit: Limit, software: Mapping[str, Any] = NOTHING_KNOWN, conditions: Mapping[str, Any] = NOTHING_KNOWN
 ) -> Floor:
-    """Return what judges a metric in a run: the tighter of the limit's own floor and that of the class.
+    """Return the bounds that judge a metric in a run: the tighter of the limit's own floor and that of the class.
 
     The own bounds hold where the run measures under the limit's conditions and with software in its range. Elsewhere
-    the class alone judges, if it has a floor, and the figures of the limit are published ones. A fact is no published
-    figure: its bound stays, and breaking it with other software is INCONCLUSIVE. `software` maps names to the versions
-    in use, `conditions` are those of the measurement.
+    the class alone judges, if it has a floor, and the figures of the limit are published ones. A fact that breaks its
+    bound with other software is INCONCLUSIVE. `software` maps names to the versions in use, `conditions` are those of
+    the measurement.
     """
     of_method = {key: value for key, value in limit.conditions.items() if key not in COMPARED}
     differs = found_differences(conditions, of_method)
     outside, unknown = within(limit.software, software)
-    own, of_class = limit, limit.class_floor
+    usable, class_floor = limit, limit.class_floor
     if outside and not (limit.relative or is_rate(limit.unit) or is_time(limit.unit)):
-        return Floor(own, excuses=((outside, -math.inf),))
+        return Floor(usable, excuses=((outside, -math.inf),))  # a fact is no published figure: its bound stays
     excuses: list[tuple[Reason, float]] = []
     if (by_ring := limit.conditions.get("by_ring")) and not conditions.get("algorithm"):
         excuses.append((Note("as_ring", f"{by_ring:g} {limit.unit}"), (1 - MARGINAL_WITHIN) * by_ring))
     if differs or outside or limit.declared_by is DeclaredBy.CLASS:  # whose own floor is that of the class
-        own = limit.without_bounds(*differs, *([f"{outside.name} {outside.version}"] if outside else []))
-    if of_class is None or (own.floor or 0) >= (of_class.share if own.relative else of_class.value):
-        basis = BASES.get(limit.source.kind) if limit.source and own.bounded else None
-        return Floor(own, basis, tuple(excuses), tuple(unknown) if own.bounded else ())
-    older, unknown = within(of_class.software, software)
-    kept = own if own.unit == of_class.unit else limit.without_bounds()
-    bound = replace(limit.without_bounds(), ceiling=kept.ceiling, warn=kept.warn, published=own.published)
-    bound = replace(bound, floor=of_class.value, unit=of_class.unit)
-    excuses += [(older, -math.inf if kept.floor is None else kept.floor)] if older else []
+        usable = limit.without_bounds(*differs, *([f"{outside.name} {outside.version}"] if outside else []))
+    if class_floor is None or (usable.floor or 0) >= (class_floor.share if usable.relative else class_floor.value):
+        basis = BASES.get(limit.source.kind) if limit.source and usable.bounded else None
+        return Floor(usable, basis, tuple(excuses), tuple(unknown) if usable.bounded else ())
+    older, unknown = within(class_floor.software, software)
+    bounds = usable if usable.unit == class_floor.unit else limit.without_bounds()
+    bound = replace(limit.without_bounds(), ceiling=bounds.ceiling, warn=bounds.warn, published=usable.published)
+    bound = replace(bound, floor=class_floor.value, unit=class_floor.unit)
+    excuses += [(older, -math.inf if bounds.floor is None else bounds.floor)] if older else []
     return Floor(bound, Basis.CLASS, tuple(excuses), tuple(unknown))
 
 

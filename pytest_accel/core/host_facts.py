@@ -1,7 +1,6 @@
 """The facts of the host (`host.NAME`): unit, meaning and source.
 
-drivers/host reads them, judging takes units from here, and docs/checks.md is generated from this table. The order is
-that of display.
+drivers/host reads them, judging takes units from here, and docs/checks.md is generated from this table.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ _PORT = f"{_RDMA}/*/ports/*"
 _PROCESSES = "/proc/*/comm"
 _SHM = "statvfs of /dev/shm"
 
+# in the order of display
 # fmt: off
 HOST_FACTS = {
     "machine": HostFact("text", "bare metal, virtual machine or container",

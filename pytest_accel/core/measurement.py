@@ -1,4 +1,4 @@
-"""Measurement and Device: the result of a probe with its samples, conditions and troubles, and what it ran on."""
+"""Measurement and Device: the result of a probe with its samples, conditions and troubles, and the measured device."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TroubleKind = Literal["device", "need", "external", "not_applicable", "bug"]
 """The kinds of `Trouble`, by the cause: see there."""
 
 Event = Literal["", "hung", "crashed", "lost", "uncorrectable", "left out"]
-"""How a device failed, in one word, for lines that are too short for the reason; empty where no word says it."""
+"""The failure of a device in one word, for lines that are too short for the reason; empty where no word says it."""
 
 Statistic = Literal["mean", "median"]
 """The statistic that makes the value of a measurement from its samples."""
@@ -170,9 +170,9 @@ class Measurement:
     trouble: Trouble | None = None
     notes: tuple[Note, ...] = ()
     """Facts beside the value that a verdict takes into account, each of a kind in `reasons.NOTES`: excuses of a
-    shortfall and doubts (verdicts/excuses.py), a known cause, changes, places and times."""
+    shortfall and doubts (verdicts/excuses.py), a known cause, changes, positions and times."""
     how: str = "together"
-    """How the devices worked: "together" (at once, or in turn as the probe says), or this one "alone"."""
+    """The work of the devices: "together" (at once, or in turn as the probe says), or this one "alone"."""
     started: float = 0.0
     ended: float = 0.0
     details: Details = field(default_factory=Details)
@@ -198,8 +198,8 @@ class Measurement:
     @property
     def noise(self) -> float:
         """The standard error of the value as a fraction of it; 0 without samples."""
-        found = self.estimate
-        return standard_error(found) / abs(found.mean) if found and found.mean else 0.0
+        interval = self.estimate
+        return standard_error(interval) / abs(interval.mean) if interval and interval.mean else 0.0
 
     @cached_property
     def of_peak(self) -> Estimate | None:

@@ -1,4 +1,4 @@
-"""Messages between pytest and its worker processes: what is sent, and the outcome of a request."""
+"""Messages between pytest and its worker processes, and the outcome of a request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Group = tuple[Device, ...]
 
 
 class FastPath(TypedDict):
-    """Whether a CPU multiplies a dtype fast."""
+    """The path of a CPU for the products of a dtype."""
 
     speed: float
     """The speed compared with fp32."""
@@ -27,11 +27,11 @@ class FastPath(TypedDict):
     """The reason why the dtype has no fast path; empty if it has one."""
 
 
-def fastest(found: Iterable[Mapping[str, FastPath]]) -> dict[str, FastPath]:
-    """Return the highest speed of each dtype that a device of the machine found: one decision for all devices."""
+def fastest(answers: Iterable[Mapping[str, FastPath]]) -> dict[str, FastPath]:
+    """Return the fastest path of each dtype among the answers of the devices: one decision for all devices."""
     merged: dict[str, FastPath] = {}
-    for each in found:
-        for dtype, path in each.items():
+    for paths in answers:
+        for dtype, path in paths.items():
             if dtype not in merged or path["speed"] > merged[dtype]["speed"]:
                 merged[dtype] = path
     return merged
@@ -39,7 +39,7 @@ def fastest(found: Iterable[Mapping[str, FastPath]]) -> dict[str, FastPath]:
 
 @dataclass(frozen=True)
 class CallTrouble(Trouble):
-    """Why a call of a child process ended without its result: what it reported, or what pytest saw or did."""
+    """The reason why a call of a child process ended without its result, by its own report or by pytest's."""
 
     lost: bool = False
     """True if every later call of the process would fail too."""
@@ -71,9 +71,9 @@ def reported_trouble(message: Message, program: str) -> CallTrouble:
     if kind not in get_args(TroubleKind):
         return CallTrouble("need", f"{program} reported a trouble of no known kind ({kind}): {reason}")
     names = ("lost", "wrong", "of_programs", "collective", "traceback")
-    how = {name: message[name] for name in names if name in message}
-    lost: Event = "uncorrectable" if message.get("uncorrectable") else "lost" if message.get("lost") else ""
-    return CallTrouble(kind, reason, lost if kind == "device" else "", **how)
+    details = {name: message[name] for name in names if name in message}
+    event: Event = "uncorrectable" if message.get("uncorrectable") else "lost" if message.get("lost") else ""
+    return CallTrouble(kind, reason, event if kind == "device" else "", **details)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The name of this node: the one that its launcher uses, else that of the host; and which names are of one node."""
+"""The name of this node (its launcher's, else that of the host), and the comparison of names of nodes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pytest_accel.core.printable import printable
 def node_name(environment: Mapping[str, str] | None = None) -> str:
     """Return the name of this node.
 
-    Slurm may call a node otherwise than it calls itself, and the host name of a pod is that of the pod. Other programs
-    set NODE_NAME too, so it counts on Kubernetes alone.
+    Slurm may call a node otherwise than it calls itself, and the host name of a pod is that of the pod.
     """
     environment = os.environ if environment is None else environment
+    # other programs set NODE_NAME too, so it counts on Kubernetes alone
     of_pod = environment.get("NODE_NAME", "") if "KUBERNETES_SERVICE_HOST" in environment else ""
     return printable((environment.get("SLURMD_NODENAME") or of_pod).strip(), 200) or os.uname().nodename
 
@@ -25,8 +25,8 @@ def other_name(environment: Mapping[str, str] | None = None) -> str:
 
     A domain behind the name makes no difference.
     """
-    named, host = node_name(environment), os.uname().nodename
-    return "" if named.partition(".")[0] == host.partition(".")[0] else named
+    name, host = node_name(environment), os.uname().nodename
+    return "" if name.partition(".")[0] == host.partition(".")[0] else name
 
 
 # -- hosts that are one node
@@ -37,43 +37,43 @@ def names_among(hosts: Collection[str]) -> set[str]:
 
     A host's name with its domain is that of the node of its short name, unless several domains have such a host.
     """
-    full = _with_domain(hosts)
-    return {host for host in hosts if not ((short := host.partition(".")[0]) in hosts and full.get(short) == {host})}
+    fqdns = _with_domain(hosts)
+    return {host for host in hosts if not ((base := host.partition(".")[0]) in hosts and fqdns.get(base) == {host})}
 
 
 def nodes_of(hosts: Collection[str], names: Collection[str]) -> dict[str, str]:
-    """Return which node each host is, by the names of the nodes. A name may lack the domain, or the host's may.
+    """Return the name of the node by the name of each host. Either may lack the domain.
 
     A host that is none of them, or may be several, is left out; so is one that only lacks the domain, or alone has it,
     if several domains have such a host.
     """
-    alike = grouped(names, lambda name: name.partition(".")[0])
-    full = _with_domain({*hosts, *names})
-    found = {}
+    by_base = grouped(names, lambda name: name.partition(".")[0])
+    fqdns = _with_domain({*hosts, *names})
+    nodes = {}
     for host in hosts:
-        short = host.partition(".")[0]
-        same = [name for name in alike.get(short, ()) if _is_one(host, name)]
-        if host in same:
-            found[host] = host
-        elif len(same) == 1 and len(full.get(short, ())) < 2:
-            found[host] = same[0]
-    return found
+        base = host.partition(".")[0]
+        matches = [name for name in by_base.get(base, ()) if _is_one(host, name)]
+        if host in matches:
+            nodes[host] = host
+        elif len(matches) == 1 and len(fqdns.get(base, ())) < 2:
+            nodes[host] = matches[0]
+    return nodes
 
 
 def several(name: str, hosts: Collection[str]) -> list[str]:
     """Return the hosts that may be this node, if they are several machines: those of its name in other domains."""
-    full = _with_domain({*hosts, name}).get(name.partition(".")[0], set())
-    return sorted(host for host in hosts if _is_one(host, name)) if len(full) > 1 and name not in hosts else []
+    fqdns = _with_domain({*hosts, name}).get(name.partition(".")[0], set())
+    return sorted(host for host in hosts if _is_one(host, name)) if len(fqdns) > 1 and name not in hosts else []
 
 
 def _with_domain(hosts: Iterable[str]) -> dict[str, set[str]]:
     """Return the hosts whose names have a domain, by their short names."""
-    full: dict[str, set[str]] = {}
+    fqdns: dict[str, set[str]] = {}
     for host in hosts:
-        short, dot, _ = host.partition(".")
+        base, dot, _ = host.partition(".")
         if dot:
-            full.setdefault(short, set()).add(host)
-    return full
+            fqdns.setdefault(base, set()).add(host)
+    return fqdns
 
 
 def _is_one(host: str, name: str) -> bool:

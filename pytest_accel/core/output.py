@@ -1,8 +1,4 @@
-"""Standard output that cannot break a run: once a write fails, the rest is dropped.
-
-The reader of a pipe (`| head -1`) may end, a disk may be full, the descriptor may be closed (`>&-`). Python ends with
-status 1 then, which would say that hardware was rejected.
-"""
+"""Standard output that cannot break a run: once a write fails, the rest is dropped."""
 
 from __future__ import annotations
 
@@ -22,11 +18,13 @@ class Unbreakable:
         """The reason why text was lost, such as a full disk; None if none was, or if the reader of a pipe has ended."""
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the stream has."""
+        """Return the attribute of the stream."""
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
         """Write `text`, or drop it if the stream cannot be written to. Raises UnicodeError as every text stream."""
+        # The reader of a pipe (`| head -1`) may end, a disk may be full, the descriptor may be closed (`>&-`). Python
+        # would end with status 1, which says that hardware was rejected.
         try:
             return self._stream.write(text)
         except UnicodeError:
@@ -36,7 +34,7 @@ class Unbreakable:
             return len(text)
 
     def flush(self) -> None:
-        """Flush the stream, or drop what it has buffered."""
+        """Flush the stream, or drop its buffer."""
         try:
             self._stream.flush()
         except (OSError, ValueError) as error:
@@ -53,7 +51,7 @@ class Unbreakable:
 
 
 def lost() -> str | None:
-    """Return the reason why text for standard output was lost, after writing what is buffered; None if none was."""
+    """Flush standard output, and return the reason why text for it was lost; None if none was."""
     if not isinstance(sys.stdout, Unbreakable):
         return None
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Finds files below a folder, and tells what the system refuses there."""
+"""Finds files below a folder, and names those that the system refuses."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def folders(folder: Path, unreadable: list[str], *, links: bool = False) -> Iter
     def fails(error: OSError) -> None:
         unreadable.append(f"{error.filename}: cannot be read: {error.strerror}")
 
-    seen: set[tuple[int, int]] = set()
+    visited: set[tuple[int, int]] = set()
     for path, inside, names in os.walk(folder, onerror=fails, followlinks=links):
         try:
             status = Path(path).stat()
         except OSError as error:
             fails(error)
             continue
-        place = (status.st_dev, status.st_ino)
-        if place in seen:  # a link leads to a folder above, or to one that was read already
+        identity = (status.st_dev, status.st_ino)
+        if identity in visited:  # a link leads to a folder above, or to one that was read already
             inside.clear()
             continue
-        seen.add(place)
+        visited.add(identity)
         inside.sort()
         yield Path(path), sorted(names)
 
@@ -54,17 +54,18 @@ def writing(option: str, path: Path, kind: type[WrongUse] = WrongUse) -> Iterato
 
 
 def refused(error: OSError) -> str:
-    """Return which file or folder the system refuses, in what way, and why. Raises nothing, whatever it refuses."""
+    """Return the file or folder that the system refuses, and the reason. Raises nothing, whatever it refuses."""
     if not isinstance(error.filename, str | bytes):
         return error.strerror or str(error)
     path = Path(os.fsdecode(error.filename))
-    above = next((each for each in reversed(path.parents) if _closed(each, os.X_OK)), None)
-    closed = above or (path if _closed(path, os.R_OK) else None)
-    if closed and error.errno in _DENIED:
-        return f"{closed}: cannot be read: {error.strerror}"
+    folder = next((parent for parent in reversed(path.parents) if _closed(parent, os.X_OK)), None)
+    obstacle = folder or (path if _closed(path, os.R_OK) else None)
+    if obstacle and error.errno in _DENIED:
+        return f"{obstacle}: cannot be read: {error.strerror}"
     return f"{path}: cannot be {'written' if error.errno in _NOT_WRITTEN else 'used'}: {error.strerror}"
 
 
 def _closed(path: Path, mode: int) -> bool:
-    """Return True for what is there and refuses this user. pathlib would raise where a server does not answer."""
+    """Return True for a file or folder that is there and refuses this user."""
+    # pathlib would raise where a server does not answer
     return os.access(path, os.F_OK) and not os.access(path, mode)

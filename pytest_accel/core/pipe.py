@@ -1,7 +1,6 @@
 """The pipe between pytest and its child processes, which end when pytest ends.
 
-Messages are JSON, one per line, on the child's original standard input and output. Whatever a library prints goes to
-standard error, which is the child's log.
+Messages are JSON, one per line, on the child's original standard input and output.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ class Pipe:
     def __init__(self) -> None:
         self._out = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
         self._in = os.fdopen(os.dup(0), "r", encoding="utf-8")
+        # whatever a library prints goes to standard error, which is the child's log
         os.dup2(2, 1)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         sys.stdout = sys.stderr
@@ -77,7 +77,7 @@ def die_with_parent(parent: int) -> None:
 
 
 def begin() -> Pipe:
-    """Set up a child process, whose arguments are pytest's process id and the epoch of the run; return its pipe."""
+    """Return the pipe of a child process, whose arguments are pytest's process id and the epoch of the run."""
     die_with_parent(int(sys.argv[1]))
     if len(sys.argv) > 2:
         clock.adopt(float(sys.argv[2]))

@@ -1,4 +1,4 @@
-"""Text from outside on one line of a terminal: control characters and the like become visible."""
+"""Text from outside for one line of a terminal: control characters and the like become visible."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ SHOWN = 200
 
 
 def printable(text: str, most: int = 0) -> str:
-    r"""Return a text in which every character is visible and keeps its place: "\n" and "\x1b" become escapes.
+    r"""Return a text in which every character is visible and keeps its position: "\n" and "\x1b" become escapes.
 
-    Control characters and escape sequences would move the cursor or clear the screen, a newline would forge a line,
-    overrides of the writing direction would show text in another order, and a lone surrogate cannot be written at all.
     A text of more than `most` characters is cut off, and says its length; 0 means no limit.
     """
     if most and len(text) > most:
         text = f"{text[:most]}... ({len(text):,} characters)"
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    # Control characters and escape sequences would move the cursor or clear the screen, a newline would forge a line,
+    # overrides of the writing direction would show text in another order, and a lone surrogate cannot be written.
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def printable_data(value: Any, most: int = 0) -> Any:
-    """Return data as JSON has it with every text in it printable, keys included."""
+    """Return data of JSON with every text in it printable, keys included."""
     if isinstance(value, str):
         return printable(value, most)
     if isinstance(value, dict):
-        return {printable(str(key), most): printable_data(each, most) for key, each in value.items()}
+        return {printable(str(key), most): printable_data(item, most) for key, item in value.items()}
     if isinstance(value, list):
-        return [printable_data(each, most) for each in value]
+        return [printable_data(item, most) for item in value]
     return value

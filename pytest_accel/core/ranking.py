@@ -1,4 +1,4 @@
-"""The order of verdicts: which is worst, and which is a cause rather than a consequence. Pure."""
+"""The order of verdicts, worst first, and causes before consequences. Pure."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ def worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
     Within a status, verdicts on limits come first; of these, causes precede consequences: a device that hung, crashed
     or was lost; other faults such as a wrong result; errors that the device reports; broken limits, by margin; and at
-    last what was not tried because of an earlier failure. The closing line, the table and the command that repeats the
-    run all begin with the same verdict.
+    last the metrics not tried because of an earlier failure. The closing line, the table and the command that repeats
+    the run all begin with the same verdict.
     """
     return sorted(verdicts, key=_rank)
 
 
 def _rank(verdict: Verdict) -> tuple[int, bool, int, float]:
-    unknown = -math.inf if verdict.status.fails else math.inf
-    margin = unknown if verdict.margin is None else verdict.margin
+    default = -math.inf if verdict.status.fails else math.inf
+    margin = default if verdict.margin is None else verdict.margin
     return WORST_FIRST.index(verdict.status), verdict.limit is None, _distance(verdict), margin
 
 
 def _distance(verdict: Verdict) -> int:
-    """Return how far a verdict is from the cause, 0 for a cause."""
+    """Return the distance of a verdict from the cause, 0 for a cause."""
     if verdict.event == LEFT_OUT:
         return 4
     if verdict.device_failed:

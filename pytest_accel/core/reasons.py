@@ -1,4 +1,4 @@
-"""The reasons of a verdict as data: what was compared, and what else was taken into account, in the order of judging.
+"""The reasons of a verdict as data, in the order of judging: the comparison, and all that was taken into account.
 
 A reason holds its kind and the figures that the verdict does not state itself. `core/sentences.py` says it in words,
 those of a reason without figures by the table here.
@@ -16,33 +16,33 @@ Side = Literal["floor", "ceiling"]
 """The bound that a value is compared with."""
 
 NOTES: Mapping[str, str] = {
-    # what was found
-    "value": "{shown}",
-    "no_limit": "{shown}; no floor, for information",
+    # the result
+    "value": "{value}",
+    "no_limit": "{value}; no floor, for information",
     "trouble": "{text}",
     "changed": "{text}",
     "at": "at {text}",
     "during": "during {text}",
     "noticed": "noticed: {text}",
     "cause": "{text}",
-    # why a value was not judged
+    # reasons why a value was not judged
     "no_value": "the probe returned no value",
-    "not_a_value": "the probe returned {shown}, which is no value",
-    "not_finite": "{of.value!r} is not a finite number and cannot be compared with the limit",
-    "not_a_version": "{of.value} is not a version and cannot be compared with {of.limit.version}",
+    "not_a_value": "the probe returned {value}, which is no value",
+    "not_finite": "{verdict.value!r} is not a finite number and cannot be compared with the limit",
+    "not_a_version": "{verdict.value} is not a version and cannot be compared with {verdict.limit.version}",
     "no_bound": "the limit has neither a finite floor nor a finite ceiling",
-    "no_peak": "no peak is known for {of.metric}: state the limit in {of.unit}",
+    "no_peak": "no peak is known for {verdict.metric}: state the limit in {verdict.unit}",
     "others_unknown": "the values of the other devices are not known",
     "other_conditions": "{text}",
     "other_product": "not measured: {text}",
     "not_applicable": "{text}",
-    "not_returned": "the probe did not return {of.metric}",
+    "not_returned": "the probe did not return {verdict.metric}",
     "not_in_record": "the record holds no measurement of it",
     "probe_failed": "the probe failed by an error in its own code",
     "left_out": "not measured: {text}",
     "out_of_time": "{text}",
     "required": "a limit requires it",
-    # what was taken into account
+    # circumstances
     "warns": "a warning, which rejects nothing",
     "unproven": "{text}",
     "doubt": "{text}; nothing published says that a healthy device may not show it",
@@ -55,7 +55,7 @@ NOTES: Mapping[str, str] = {
     "as_ring": "the algorithm is not stated, and rings give {text}",
     "island": "fast with {text}, and slow with all others",
     "nobody_named": "no node could be named: {text}",
-    # what became of the repeat
+    # the repeat
     "repeat_failed": "could not be measured again: {text}",
     "repeat_without_time": "not measured again: {text}",
     "first_failed": "measured only on the repeat; first: {text}",
@@ -63,7 +63,7 @@ NOTES: Mapping[str, str] = {
     "one_round": "another round could not be compared",
     "waits_for_reset": "comes into force with the next reset",
 }
-"""The words of each kind of `Note`, by its text, its verdict (`of`) and the value of that as it is shown."""
+"""The words of each kind of `Note`, by its text, its `verdict` and the `value` of that as it is shown."""
 
 
 class Reason:
@@ -74,12 +74,12 @@ class Reason:
 
 @dataclass(frozen=True)
 class Note(Reason):
-    """A reason without figures. `text` is what a probe, a driver or a setting said about it, empty where nothing did.
+    """A reason without figures. `text` is the account of a probe, a driver or a setting, empty where there is none.
 
-    "trouble": why there is no value. "changed", "at", "during": what the probe or the sensor noted beside the value.
-    "noticed": what the vendor's diagnostic only warns of.
-    "left_out": why nothing was tried. "first_failed": the trouble of the first attempt, where the repeat holds.
-    "island", "nobody_named": what a fabric run says of a slow node that it does not blame.
+    "trouble": the reason why there is no value. "changed", "at", "during": a note of the probe or the sensor beside it.
+    "noticed": a mere warning of the vendor's diagnostic.
+    "left_out": the reason why nothing was tried. "first_failed": the trouble of the first attempt, where the repeat
+    holds. "island", "nobody_named": a slow node that a fabric run does not blame.
     "one_round": of several rounds only one could be compared. "beyond_load": more than a load before the run explains.
     """
 
@@ -89,7 +89,7 @@ class Note(Reason):
 
 @dataclass(frozen=True)
 class WrongData(Reason):
-    """The device computed, stored or moved data that are not those that it should have."""
+    """The device computed, stored or moved wrong data."""
 
     kind = "wrong_data"
 
@@ -114,7 +114,7 @@ class Compared(Reason):
 
 @dataclass(frozen=True)
 class Expected(Reason):
-    """The value of a fact against what the verdict states as expected; `said` unless it is the value itself."""
+    """The value of a fact against the expected one of the verdict, which is `said` unless it is the value itself."""
 
     kind = "expected"
 
@@ -219,7 +219,7 @@ class OtherAlgorithm(Reason):
     used: str
     wanted: str
     said: str = ""
-    """Why the library did, in its own words."""
+    """The reason of the library in its own words."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ class BelowPublished(Reason):
     lowest: float
     by: str
     differs: tuple[str, ...] = ()
-    """How their method differs from ours."""
+    """The differences of their method from ours."""
 
 
 @dataclass(frozen=True)
@@ -301,7 +301,7 @@ class BehindNodes(Reason):
     """The nodes that took part."""
     partners: int
     rails: tuple[int, ...] = ()
-    """The places of its devices that are slow by themselves."""
+    """The indices of its devices that are slow by themselves."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A run of the tool on a node, as its record holds it."""
+"""A run of the tool on a node: the content of its record."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Circumstances:
     rejected_before: Sequence[str] = ()
     """The devices of this run that an earlier record rejects, each with the day: "gpu3 on 2026-11-20"."""
     loaded: tuple[str, ...] = ()
-    """The names of what `RunInfo.loaded` holds in full: "conftest.py", "LD_PRELOAD"."""
+    """The short names of the entries of `RunInfo.loaded`: "conftest.py", "LD_PRELOAD"."""
     interrupted: str | None = None
     """The reason why pytest ended early, or None."""
     ended: int = 2
@@ -184,8 +184,9 @@ class RunInfo(TimeSpent, total=False):
     started: str
     ended: str
     epochs: tuple[float, float]
-    """When CLOCK_MONOTONIC of this boot was zero by the wall clock, at `started` and at `ended`: the second is another
-    one if the wall clock was set meanwhile, or the host slept. Times of measurements count from the first."""
+    """The wall-clock times at which CLOCK_MONOTONIC of this boot was zero, as the clock was set at `started` and at
+    `ended`: the second differs if the wall clock was set meanwhile, or the host slept. Times of measurements count from
+    the first."""
     host: str
     boot: str
     """The id of the boot of the host (/proc/sys/kernel/random/boot_id); empty where it is not known."""
@@ -197,7 +198,7 @@ class RunInfo(TimeSpent, total=False):
     output: str
     """The folder of the record."""
     environment: dict[str, dict[str, str]]
-    """The user's settings that may change what is measured: "cleared", which the workers do not inherit, and "kept"."""
+    """The user's settings that may change the measurements: "cleared", which the workers do not inherit, and "kept"."""
     loaded: list[str]
     """The files, plugins, options and variables of the run beside its command line and the installed distributions:
     "conftest.py of /data", "addopts of /data/pytest.ini: -x", "LD_PRELOAD=/usr/lib/libx.so", PYTHONPATH and
@@ -272,7 +273,7 @@ class Past:
 
     def of(self, record: str) -> EarlierFigure | None:
         """Return the figure of a record, by its path; None if it is not that of the first or the last one."""
-        return next((each for each in (self.first, self.last) if each and each.record == record), None)
+        return next((figure for figure in (self.first, self.last) if figure and figure.record == record), None)
 
 
 class BaselineEntry(TypedDict, total=False):
@@ -294,7 +295,7 @@ class PackingListEntry(TypedDict, total=False):
     boards: int
     """The number of its rows."""
     names_nodes: bool
-    """True if it says which node each board belongs in, so that a board may be in another, and a node incomplete."""
+    """True if it names the node of each board, so that a board may be in another, and a node incomplete."""
 
 
 class TelemetryFile(TypedDict, total=False):
@@ -310,7 +311,7 @@ class FindingEntry(TypedDict):
     metric: str
     subject: str
     origin: str
-    """Where the limit of the verdict was declared; empty without a limit."""
+    """The origin of the limit of the verdict; empty without a limit."""
     code: str
     """The stable code: "A401"."""
     name: str
@@ -320,7 +321,7 @@ class FindingEntry(TypedDict):
     do: str
     """The next step in a sentence."""
     vendor: str
-    """The vendor's own code for what its driver reported, such as "Xid 79 (RESTART_BM)"; empty if there is none."""
+    """The vendor's own code for the report of its driver, such as "Xid 79 (RESTART_BM)"; empty if there is none."""
 
 
 class JudgedFrom(TypedDict, total=False):
@@ -336,7 +337,7 @@ class JudgedFrom(TypedDict, total=False):
 
 @dataclass
 class Run:
-    """The results of a run and how it was made. `state` is "running", "interrupted" or "finished"."""
+    """The results and circumstances of a run. `state` is "running", "interrupted" or "finished"."""
 
     info: RunInfo
     sku: SkuEntry = field(default_factory=SkuEntry)
@@ -354,7 +355,7 @@ class Run:
     notes: list[str] = field(default_factory=list)
     """Sentences that a reader should know besides the verdicts."""
     not_repeated: dict[str, str] = field(default_factory=dict)
-    """Why what fell short was not measured again, by metric: no time for repeats was left."""
+    """The reason why a shortfall was not measured again, by metric: no time for repeats was left."""
     earlier_attempts: list[EarlierRecord] = field(default_factory=list)
     baseline: BaselineEntry = field(default_factory=BaselineEntry)
     telemetry: TelemetryFile = field(default_factory=TelemetryFile)
@@ -374,13 +375,13 @@ class Run:
     file_sha256: str = field(default="", compare=False, metadata=NOT_IN_FILE)
     """The SHA-256 of that file."""
     sealed: str = field(default="", compare=False, metadata=NOT_IN_FILE)
-    """The hash of what that file holds, by the rule of `sha256`, which holds what the file states."""
+    """The hash of the content of that file, by the rule of `sha256`, which is the hash that the file states."""
     objections: tuple[str, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
-    """Why the reader does not believe it, in sentences: its hash, its verdicts or its result are other ones."""
+    """The reasons of the reader not to believe it, in sentences: its hash, its verdicts or its result differ."""
 
     @property
     def started(self) -> str:
-        """When the run began: ISO 8601; empty for one that never began."""
+        """The time at which the run began: ISO 8601; empty for one that never began."""
         return self.info.get("started", "")
 
     @property
@@ -400,8 +401,8 @@ class Run:
 
     @property
     def rejected(self) -> list[str]:
-        """The UUIDs of the devices that the run rejects, or "node" for what concerns all."""
-        return sorted({each.subject for each in self.verdicts if each.rejects})
+        """The UUIDs of the devices that the run rejects, and "node" for a rejection of the whole node."""
+        return sorted({verdict.subject for verdict in self.verdicts if verdict.rejects})
 
     @property
     def result(self) -> Result | None:

@@ -61,14 +61,14 @@ ECC may take a sixteenth."""
 
 
 DISPLAY_CLASS = "0x0300"
-"""How the PCI class of a display adapter begins. An accelerator without a monitor is a 3D controller (0x0302), and a
-card for desktops is a display adapter too."""
+"""The beginning of the PCI class of a display adapter. An accelerator without a monitor is a 3D controller (0x0302),
+and a card for desktops is a display adapter too."""
 DISPLAY_MEMORY = 0.25
 """The part of an accelerator's memory below which a display adapter beside it is only that: 2 to 8 GB beside 40 to 80.
 Chosen."""
 
 PARTS = (1, 2, 4, 8, 16)
-"""The numbers of devices that boards, virtual machines and jobs have. Others are what is left of a board."""
+"""The numbers of devices that boards, virtual machines and jobs have. Any other number is the rest of a board."""
 SLICE, GUEST_SLICE = "slice", "vm-slice"
 """Names, before the number of devices, of a platform for a part of a node that a scheduler or a cloud hands out."""
 
@@ -86,7 +86,7 @@ class Source:
     devices: int | None = None
     nodes: int | None = None
     method: Mapping[str, Value] = field(default_factory=dict)
-    """How the figure was measured, in the words of the probe's own method; empty if that is not known."""
+    """The method by which the figure was measured, in the words of the probe's own; empty if it is not known."""
     levels: tuple[str, ...] = ()
     """The levels whose method it was measured by; empty for a method that is the same at all levels."""
     simulated: bool = False
@@ -94,7 +94,7 @@ class Source:
 
 
 class DeclaredBy(Enum):
-    """The kind of place where a limit is declared."""
+    """The kind of source that declares a limit."""
 
     SKU_FILE = "SKU file"
     """A shipped threshold file of one SKU."""
@@ -138,7 +138,7 @@ class ClassFloor:
     highest: float
     factor: float
     publishers: tuple[str, ...]
-    """Those who published the figures, each once."""
+    """The publishers of the figures, each once."""
     row: str
     """The name of the row in the file of the classes."""
     of: str
@@ -182,8 +182,8 @@ class Limit:
 
     Breaking it is FAIL. `core.floor.floor_in_force` says which bound holds in a run: this one or that of the class.
 
-    `declared_by` is the kind of place where it was declared, and `origin` names the place for a person: file and
-    line, or the test that carries the marker. `levels` are those that require it; at other levels the metric is
+    `declared_by` is the kind of source that declares it, and `origin` names that for a person: file and line, or
+    the test that carries the marker. `levels` are those that require it; at other levels the metric is
     information. `of_reference` is the fraction of the lowest healthy figure, or of `reference` where no range is known,
     that the floor was derived with, if it was.
     """
@@ -243,18 +243,18 @@ class Limit:
         """
         if self.source and self.source.levels and level not in self.source.levels:
             return self.without_bounds(f"level {', '.join(self.source.levels)} (ours: {level})")
-        own: Mapping[str, Any] = self.at.get(level, {})
-        return replace(self, **own, at={}) if self.at else self
+        bounds: Mapping[str, Any] = self.at.get(level, {})
+        return replace(self, **bounds, at={}) if self.at else self
 
     def without_bounds(self, *differs: str) -> Limit:
         """Return the limit without bounds, and with its figures as published ones, whose method `differs`."""
         figures = self.healthy or ((self.reference,) if self.reference else ())
-        published = self.published
+        figure = self.published
         of_class = self.declared_by is DeclaredBy.CLASS
         if self.source and (figures or self.floor) and not (self.relative or of_class):
-            unit, least = self.unit, figures[0] if figures else self.floor or 0.0
-            published = Figure(least, figures[-1] if figures else None, unit, self.source, differs)
-        return replace(self, **UNBOUNDED, published=published)
+            unit, lowest = self.unit, figures[0] if figures else self.floor or 0.0
+            figure = Figure(lowest, figures[-1] if figures else None, unit, self.source, differs)
+        return replace(self, **UNBOUNDED, published=figure)
 
     @property
     def bounded(self) -> bool:
@@ -296,18 +296,18 @@ class Spread:
 
     source: Source
     between_devices: float | None = None
-    """That between devices of one node."""
+    """The deviation between devices of one node."""
     at_clock: float | None = None
-    """That between devices of the rate divided by the SM clock, for matrix products."""
+    """The deviation between devices of the rate divided by the SM clock, for matrix products."""
     between_runs: float | None = None
-    """That between the runs of one device, estimated from `runs` runs."""
+    """The deviation between the runs of one device, estimated from `runs` runs."""
     runs: int | None = None
     declared_by: DeclaredBy = DeclaredBy.SKU_FILE
     widest: float | None = None
     """The widest range of matrix products at one clock that was published inside a healthy node of the class. A range
     at any clock, where `widest_raw` states no wider one, bounds it."""
     widest_raw: float | None = None
-    """The same at any clock."""
+    """The widest range at any clock."""
 
     @property
     def ours(self) -> bool:
@@ -353,7 +353,7 @@ class Platform:
     @property
     def modes(self) -> dict[str, str]:
         """The modes in which its devices are partitioned, by fact; those of whole devices unless the platform says."""
-        return {fact: self.partition.get(fact.partition("_")[0], whole) for fact, whole in WHOLE.items()}
+        return {fact: self.partition.get(fact.partition("_")[0], mode) for fact, mode in WHOLE.items()}
 
     def is_divided_like(self, device: Device) -> bool:
         """Return True if the device is partitioned as the platform states; a device without modes is."""
@@ -375,8 +375,8 @@ class Platform:
     @property
     def wire_gb_per_s(self) -> float | None:
         """The wire rate of all NICs of a node in GB/s per direction; None if the file does not state them."""
-        stated = {"nics", "gbit_per_s"} <= self.fabric.keys()
-        return float(self.fabric["nics"] * self.fabric["gbit_per_s"] / 8) if stated else None
+        complete = {"nics", "gbit_per_s"} <= self.fabric.keys()
+        return float(self.fabric["nics"] * self.fabric["gbit_per_s"] / 8) if complete else None
 
 
 @dataclass(frozen=True)
@@ -439,16 +439,16 @@ class Sku:
 
     @property
     def rehearsed(self) -> str | None:
-        """The first limit that was calibrated from simulated nodes, with its place; None if there is none."""
+        """The first limit that was calibrated from simulated nodes, with file and line; None if there is none."""
         tables = [self.limits, *(platform.limits for platform in self.platforms.values())]
         for limit in (limit for table in tables for limit in table.values()):
             if limit.source and limit.source.simulated:
                 return f"{limit.metric} ({limit.origin})"
         return None
 
-    def matches_any(self, stated: Iterable[str]) -> bool:
+    def matches_any(self, identifiers: Iterable[str]) -> bool:
         """Return True if the product is recognised by one of these names or PCI ids, whatever the name of its file."""
-        return not {*self.match.get("names", ()), *self.match.get("pci_ids", ())}.isdisjoint(stated)
+        return not {*self.match.get("names", ()), *self.match.get("pci_ids", ())}.isdisjoint(identifiers)
 
     def recognises(self, device: Device) -> bool:
         """Return True if the device is this product: see `mismatch`."""
@@ -466,47 +466,48 @@ class Sku:
     def differences(self, device: Device) -> list[str]:
         """Return every difference between the device and this product, none if the device is one.
 
-        Names and ids are compared as a whole, never by prefix: H20 / H200, L4 / L40S, A10 / A100. The device and the
-        file must agree on every property that both state: name, PCI id, subsystem, number of compute units, memory
-        size. The name or the PCI id must be among these. A library or a maker may give a device another name: it need
-        not agree where PCI id, compute units and memory do.
+        The device and the file must agree on every property that both state: name, PCI id, subsystem, number of compute
+        units, memory size. The name or the PCI id must be among these. A library or a maker may give a device another
+        name: it need not agree where PCI id, compute units and memory do.
         """
         if self.vendor != device.driver:
             return [f"its driver is {device.driver}, not {self.vendor}"]
         if not self.match:
             return []  # a file without `match` applies to any device that its owner chooses it for
         ids = [*self.match.get("pci_ids", ()), *self.match.get("virtual_functions", ())]
-        stated = (
+        properties = (
             ("name", self.match.get("names", ()), device.model),
             ("PCI id", ids, device.pci_id),
             ("subsystem", self.match.get("subsystems", ()), device.facts.get("pci_subsystem")),
             ("number of compute units", self.match.get("compute_units", ()), device.facts.get("compute_units")),
         )
-        found = [
-            f"its {what} is {value}, not {' or '.join(map(str, known))}"
-            for what, known, value in stated
-            if known and value and value not in known and not (what == "name" and self._by_silicon(device, ids))
+        mismatches = [  # names and ids as a whole, never by prefix: H20 / H200, L4 / L40S, A10 / A100
+            f"its {label} is {value}, not {' or '.join(map(str, choices))}"
+            for label, choices, value in properties
+            if choices and value and value not in choices and not (label == "name" and self._by_silicon(device, ids))
         ]
-        if not found and not any(known and value for _, known, value in stated[:2]):
-            found.append("neither its name nor its PCI id is in the threshold file")
-        return found + self._other_memory(device)
+        if not mismatches and not any(choices and value for _, choices, value in properties[:2]):
+            mismatches.append("neither its name nor its PCI id is in the threshold file")
+        return mismatches + self._other_memory(device)
 
     def _by_silicon(self, device: Device, ids: Sequence[str]) -> bool:
         """Return True if PCI id, number of compute units and memory say that a whole device is this product.
 
         A virtual GPU has the id of the whole one, and its own name.
         """
-        units, whole = device.facts.get("compute_units"), device.facts.get("virtualization") in ("none", "passthrough")
-        alike = whole and device.pci_id in ids and units is not None and units == self.datasheet.compute.get("units")
-        return alike and device.memory_bytes > 0 and not self._other_memory(device)
+        facts, units = device.facts, self.datasheet.compute.get("units")
+        is_whole = facts.get("virtualization") in ("none", "passthrough")
+        matches = is_whole and device.pci_id in ids and units is not None and facts.get("compute_units") == units
+        return matches and device.memory_bytes > 0 and not self._other_memory(device)
 
     def _other_memory(self, device: Device) -> list[str]:
-        nominal, found = float(self.datasheet.memory.get("gb", 0.0)), device.memory_bytes / 1e9
+        """Return the difference between the device's memory and that of the datasheet; empty if it fits, or unknown."""
+        nominal, actual = float(self.datasheet.memory.get("gb", 0.0)), device.memory_bytes / 1e9
         low, high = MEMORY_SHOWN
         if self.datasheet.memory.get("shared"):
             low = 0.0  # the firmware carves out what the GPU is given of the processor's memory, as its owner sets it
-        if nominal and found and not low * nominal <= found <= high * nominal:
-            return [f"its memory is {found:.1f} GB, not {nominal:g} GB"]
+        if nominal and actual and not low * nominal <= actual <= high * nominal:
+            return [f"its memory is {actual:.1f} GB, not {nominal:g} GB"]
         return []
 
     def accelerators(self, devices: Sequence[Device]) -> list[Device]:
@@ -517,11 +518,11 @@ class Sku:
 
     def _only_displays(self, device: Device) -> bool:
         """Return True for a small device of another name and id; where its PCI class is known, of that of displays."""
-        named = device.model in self.match.get("names", ()) or device.pci_id in self.match.get("pci_ids", ())
-        most = DISPLAY_MEMORY * 1e9 * float(self.datasheet.memory.get("gb", 0.0))
+        is_named = device.model in self.match.get("names", ()) or device.pci_id in self.match.get("pci_ids", ())
+        max_bytes = DISPLAY_MEMORY * 1e9 * float(self.datasheet.memory.get("gb", 0.0))
         shows = str(device.facts.get("pci_class", DISPLAY_CLASS)).startswith(DISPLAY_CLASS)
-        other = bool(device.model and device.pci_id) and not named and not self.recognises(device)
-        return other and 0 < device.memory_bytes < most and shows
+        foreign = bool(device.model and device.pci_id) and not is_named and not self.recognises(device)
+        return foreign and 0 < device.memory_bytes < max_bytes and shows
 
     def slice_of(self, count: int, *, virtual: bool = False) -> Platform:
         """Return the platform of a part of a node of so many devices, of virtual functions or of whole devices.
@@ -529,18 +530,18 @@ class Sku:
         It has no limits of a node. Links that end at a switch are up in any part, and join its pairs as those of the
         whole; others may end outside of it.
         """
-        alike = [each for each in self.platforms.values() if each.virtual == virtual] or list(self.platforms.values())
-        whole = alike[0]
-        single = next((each for each in alike if each.devices == 1), replace(whole, limits={}))
-        switched = whole.link.get("topology") == "switch"
-        of_pairs = {metric: limit for metric, limit in whole.limits.items() if "ranks" not in limit.conditions}
+        candidates = self.platforms_for(virtual=virtual)
+        typical = candidates[0]
+        minimal = next((platform for platform in candidates if platform.devices == 1), replace(typical, limits={}))
+        switched = typical.link.get("topology") == "switch"
+        of_pairs = {metric: limit for metric, limit in typical.limits.items() if "ranks" not in limit.conditions}
         return replace(
-            whole if switched else single,
-            limits=of_pairs if switched else single.limits,
+            typical if switched else minimal,
+            limits=of_pairs if switched else minimal.limits,
             name=f"{GUEST_SLICE if virtual else SLICE}{count}",
             title="a part of a node that a scheduler or a cloud hands out",
             devices=count,
-            link=whole.link if switched else {},
+            link=typical.link if switched else {},
             fabric={},
         )
 
@@ -557,13 +558,18 @@ class Sku:
             return self.slice_of(count, virtual=base == GUEST_SLICE)
         if name in self.platforms or not count or base not in self.platforms:
             return self.platforms.get(name)
-        usual = self.platforms[base]
-        return replace(usual, name=name, devices=count) if usual.devices is None else None
+        platform = self.platforms[base]
+        return replace(platform, name=name, devices=count) if platform.devices is None else None
+
+    def platforms_for(self, *, virtual: bool) -> list[Platform]:
+        """Return the platforms of virtual functions, or those of whole devices; all where the SKU has none such."""
+        platforms = list(self.platforms.values())
+        return [platform for platform in platforms if platform.virtual == virtual] or platforms
 
     @property
     def platform_names(self) -> list[str]:
         """The names of the platforms, with an N behind that of one of any number of devices."""
-        return [*(name if each.devices else f"{name}N" for name, each in self.platforms.items()), f"{SLICE}N"]
+        return [*(name if platform.devices else f"{name}N" for name, platform in self.platforms.items()), f"{SLICE}N"]
 
     def limits_on(self, platform: Platform) -> dict[str, Limit]:
         """Return all limits by metric; those of the platform replace those of the SKU."""
@@ -571,42 +577,43 @@ class Sku:
 
     def spread_of(self, metric: str) -> Spread | None:
         """Return the variation of a metric among healthy devices, or None if it was never measured."""
-        stated = self.spread.get(metric) or self.spread.get(parse(metric).probe)
-        if stated is None or stated.widest is not None or self.widest is None:
-            return stated or self.widest
-        return replace(stated, widest=self.widest.widest, widest_raw=self.widest.widest_raw)
+        spread = self.spread.get(metric) or self.spread.get(parse(metric).probe)
+        if spread is None or spread.widest is not None or self.widest is None:
+            return spread or self.widest
+        return replace(spread, widest=self.widest.widest, widest_raw=self.widest.widest_raw)
 
 
 def expected_platform(sku: Sku, devices: Sequence[Device]) -> tuple[Platform, bool]:
     """Return the platform that fits the devices, and False if the user has to confirm it by naming it.
 
-    The first platform of the file is the usual one. Another is chosen only if the number of devices fits it exactly,
-    and then the user has to confirm it, because seven of eight devices may have vanished. Where no platform has this
-    number, one of `PARTS` is taken for a slice, and any other for the usual platform with devices that are missing.
-    Virtual functions and devices that report to be passed through get the platform for them, if the file has one: the
-    host copies of a virtual machine differ from those of bare metal. All devices must be virtual functions for that,
-    not just one. Of platforms of one number that of the devices' default power limit goes before the others.
+    The first platform of the file is the usual one. Another is chosen only if the number of devices fits it exactly.
+    Where no platform has this number, one of `PARTS` is taken for a slice, and any other for the usual platform with
+    devices that are missing. Virtual functions and devices that report to be passed through get the platform for
+    them, if the file has one.
     """
     count = len(devices)
     if devices and all(device.facts.get("virtualization") == "passthrough" for device in devices):
         for platform in sku.platforms.values():
+            # the host copies of a virtual machine differ from those of bare metal
             if platform.passed_through and platform.devices == count:
                 return platform, True
     functions = sku.match.get("virtual_functions", ())
+    # all of them, not just one
     virtual = bool(devices) and all(device.pci_id in functions for device in devices)
-    alike = [each for each in sku.platforms.values() if each.virtual == virtual] or list(sku.platforms.values())
-    fitting = [each for each in alike if all(map(each.is_divided_like, devices))] or alike
+    candidates = sku.platforms_for(virtual=virtual)
+    fitting = [platform for platform in candidates if all(map(platform.is_divided_like, devices))] or candidates
     defaults = {device.facts.get("power_limit_default_w") for device in devices}
-    first, *others = fitting
-    others.sort(key=lambda platform: {platform.power_watts} != defaults)  # one of this power before others of its count
+    first, *alternatives = fitting
+    # a platform of the devices' own power goes before others of its count
+    alternatives.sort(key=lambda platform: {platform.power_watts} != defaults)
     if first.devices in (None, count):
         return first, True
-    for platform in others:
+    for platform in alternatives:
         if platform.devices in (None, count):
-            return platform, False
+            return platform, False  # to be confirmed: seven of eight devices may have vanished
     return (sku.slice_of(count, virtual=virtual), False) if count in PARTS else (first, True)
 
 
 def is_unknown_part(sku: Sku, count: int) -> bool:
     """Return True for a number of devices that no platform of the SKU has, and that a part of a node may have."""
-    return count in PARTS and not any(each.devices in (None, count) for each in sku.platforms.values())
+    return count in PARTS and not any(platform.devices in (None, count) for platform in sku.platforms.values())

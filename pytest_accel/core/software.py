@@ -42,20 +42,18 @@ MEANINGS = {
 
 
 def torch_version() -> str | None:
-    """Return the version of the torch that an import would find, None if it is not known. Nothing of torch is loaded.
-
-    It is read where `torch.__version__` comes from, so that it is what a worker states. The metadata of a wheel may
-    lack the label of its build: a package index has "2.13.0" for what calls itself "2.13.0+cu130".
-    """
+    """Return the version of the torch that an import would find, None if it is not known. It loads nothing of torch."""
     try:
         spec = importlib.util.find_spec("torch")
-        stated = runpy.run_path(str(Path(spec.origin).with_name("version.py"))) if spec and spec.origin else {}
+        # Where `torch.__version__` comes from, so that it is what a worker states. The metadata of a wheel may lack the
+        # label of its build: a package index has "2.13.0" for what calls itself "2.13.0+cu130".
+        namespace = runpy.run_path(str(Path(spec.origin).with_name("version.py"))) if spec and spec.origin else {}
     except (ImportError, OSError):
         return None
-    return stated.get("__version__")
+    return namespace.get("__version__")
 
 
 def versions_of(devices: Sequence[Device]) -> dict[str, str]:
     """Return the versions that all devices of a node share, by name. One that differs between devices is left out."""
-    found = {name: {device.facts.get(fact) for device in devices} for name, fact in OF_DEVICES.items()}
-    return {name: str(*versions) for name, versions in found.items() if len(versions) == 1 and None not in versions}
+    table = {name: {device.facts.get(fact) for device in devices} for name, fact in OF_DEVICES.items()}
+    return {name: str(*versions) for name, versions in table.items() if len(versions) == 1 and None not in versions}

@@ -17,7 +17,7 @@ ENOUGH_ALIKE = 4
 """Number of like devices from which on their median is that of healthy ones if one of them is slow."""
 
 SAMPLE_DIGITS = 7
-"""Significant digits of a sample and its duration: far more than any clock tells, and half of what a float prints."""
+"""Significant digits of a sample and its duration: far more than any clock tells, and half of those of a float."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +72,15 @@ def estimate(samples: Sequence[float]) -> Estimate:
 def estimate_rate(rates: Sequence[float]) -> Estimate:
     """Estimate total work over total time from the rates of blocks that did equal work.
 
-    This is the harmonic mean. The arithmetic mean exceeds it by about the square of the relative deviation, because it
-    gives a slow block the same weight as a fast one. The interval is that of the time, so a rate in it is never
-    negative; it has no upper end if the blocks differ so much that the interval of the time includes zero. Raises
-    ValueError if there is no rate.
+    The interval is that of the time, so a rate in it is never negative; it has no upper end if the blocks differ so
+    much that the interval of the time includes zero. Raises ValueError if there is no rate.
     """
-    if not all(math.isfinite(each) and each > 0 for each in rates):
-        never = math.fsum(rates) / len(rates) if not all(map(math.isfinite, rates)) else 0.0
-        return Estimate(never, -math.inf, math.inf, len(rates), 0.0)
-    time = estimate([1 / each for each in rates])
+    if not all(math.isfinite(rate) and rate > 0 for rate in rates):
+        mean = math.fsum(rates) / len(rates) if not all(map(math.isfinite, rates)) else 0.0
+        return Estimate(mean, -math.inf, math.inf, len(rates), 0.0)
+    # The harmonic mean: the arithmetic one exceeds it by about the square of the relative deviation, because it gives a
+    # slow block the same weight as a fast one.
+    time = estimate([1 / rate for rate in rates])
     if not math.isfinite(time.low):
         return replace(time, mean=1 / time.mean)
     high = 1 / time.low if time.low > 0 else math.inf
@@ -99,12 +99,12 @@ def estimate_median(samples: Sequence[float], confidence: float = CONFIDENCE) ->
         raise ValueError("no samples to estimate from")
     if not all(map(math.isfinite, samples)):
         return Estimate(middle, -math.inf, math.inf, n, 0.0)
-    r, ordered = autocorrelation(samples), sorted(samples)
+    r, ranked = autocorrelation(samples), sorted(samples)
     effective = max(1, math.floor(n * (1 - r) / (1 + r))) if r > 0 else n
-    place = _rank(effective, confidence) * n // effective
-    if place == 0:
+    rank = _rank(effective, confidence) * n // effective
+    if rank == 0:
         return Estimate(middle, -math.inf, math.inf, n, r)
-    return Estimate(middle, float(ordered[place - 1]), float(ordered[n - place]), n, r)
+    return Estimate(middle, float(ranked[rank - 1]), float(ranked[n - rank]), n, r)
 
 
 def _rank(n: int, confidence: float) -> int:
@@ -115,35 +115,35 @@ def _rank(n: int, confidence: float) -> int:
     return rank
 
 
-def estimate_ratio(above: Sequence[float], below: Sequence[float]) -> Estimate:
+def estimate_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Estimate:
     """Estimate the ratio of two sums from pairs of samples taken in alternation, so that common drift cancels.
 
-    The interval is that of the residuals above - ratio x below (the ratio estimator of W. G. Cochran, Sampling
-    Techniques, 1977, chapter 6). It ends at 0, because neither sum is negative. Raises ValueError if there is no pair.
+    The interval is that of the residuals numerator - ratio x denominator (the ratio estimator of W. G. Cochran,
+    Sampling Techniques, 1977, chapter 6). Raises ValueError if there is no pair.
     """
-    mean = fmean(below)
-    whole = fmean(above) / mean
-    rest = estimate([(a - whole * b) / mean for a, b in zip(above, below, strict=True)])
-    low = whole + rest.low
-    return replace(rest, mean=whole, low=max(0.0, low) if math.isfinite(low) else low, high=whole + rest.high)
+    mean = fmean(denominators)
+    ratio = fmean(numerators) / mean
+    residual = estimate([(a - ratio * b) / mean for a, b in zip(numerators, denominators, strict=True)])
+    low = ratio + residual.low  # at least 0, because neither sum is negative
+    return replace(residual, mean=ratio, low=max(0.0, low) if math.isfinite(low) else low, high=ratio + residual.high)
 
 
-def standard_error(found: Estimate) -> float:
+def standard_error(interval: Estimate) -> float:
     """Return the standard error within the run, in the unit of the samples; infinite for fewer than three samples."""
-    return (found.high - found.low) / 2 / student_t(CONFIDENCE, found.n - 1) if found.n > 2 else math.inf
+    return (interval.high - interval.low) / 2 / student_t(CONFIDENCE, interval.n - 1) if interval.n > 2 else math.inf
 
 
-def next_run(found: Estimate, between: float, runs: float = math.inf, confidence: float = 0.95) -> Estimate:
+def next_run(current: Estimate, between: float, runs: float = math.inf, confidence: float = 0.95) -> Estimate:
     """Return the interval in which the next run's value of the same device lies in 95 % of cases.
 
     Each of the two runs deviates from the long-run value by the variation between runs (`between`: standard deviation
     as a fraction of the value, estimated from `runs` runs) and by the standard error within the run, assumed equal for
     both. This gives a prediction interval of half-width t sqrt(2 (between^2 + within^2)). It ends at 0 for a quantity
-    that cannot be negative. The interval of `found` itself covers the mean of this run only.
+    that cannot be negative. The interval of `current` itself covers the mean of this run only.
     """
-    half = student_t(confidence, runs - 1) * math.sqrt(2 * (standard_error(found) ** 2 + (between * found.mean) ** 2))
-    low = found.mean - half
-    return replace(found, low=max(0.0, low) if found.low >= 0 else low, high=found.mean + half)
+    mean, variance = current.mean, standard_error(current) ** 2 + (between * current.mean) ** 2
+    half = student_t(confidence, runs - 1) * math.sqrt(2 * variance)
+    return replace(current, low=max(0.0, mean - half) if current.low >= 0 else mean - half, high=mean + half)
 
 
 def between_runs(values: Sequence[float]) -> float:
@@ -207,12 +207,12 @@ def _incomplete_beta(x: float, a: float) -> float:
 def _fraction(x: float, a: float, b: float) -> float:
     """Return the continued fraction of the incomplete beta function, by the method of Lentz."""
     c, d = 1.0, 1 / (1 - (a + b) * x / (a + 1))
-    found = d
+    fraction = d
     for m in range(1, 500):
         for top in (m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
                     -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))):  # fmt: skip
             d, c = 1 / (1 + top * d), 1 + top / c
-            found *= c * d
+            fraction *= c * d
         if abs(c * d - 1) < 1e-12:
             break
-    return found
+    return fraction

@@ -1,4 +1,4 @@
-"""Turns data of JSON into our classes and back. It refuses what does not fit, and names the place in the file."""
+"""Turns data of JSON into our classes and back. It refuses what does not fit, and names its key in the file."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ T = TypeVar("T")
 NO_NUMBERS: Final = ("nan", "inf", "-inf")
 """Values that JSON has no number for; our files hold them as text."""
 SPARSE: Final = (Closing, Verdict, Measurement, Limit, *BY_KIND.values())
-"""Of these, a record holds hundreds. Fields with their default value are left out of its file."""
+"""Classes of which a record holds hundreds. Fields with their default value are left out of its file."""
 _SCALARS: Final = {float: "a number", int: "a whole number", str: "text", bool: "true or false"}
 
 
 class Misfit(ValueError):
-    """Data that does not fit its class; the text names the place and the value."""
+    """Data that does not fit its class; the text names the key and the value."""
 
 
-def structure(kind: type[T], raw: Any, where: str = "") -> T:
-    """Return data of JSON as an object of a dataclass. Raises Misfit, which names the place below `where`.
+def structure(kind: type[T], raw: Any, location: str = "") -> T:
+    """Return data of JSON as an object of a dataclass. Raises Misfit, which names the key below `location`.
 
     An unknown key is an error as well, since it may be one that changes what the others mean.
     """
     try:
         return _FAST.structure(raw, kind)
     except (AttributeError, KeyError, TypeError, ValueError, BaseValidationError, ForbiddenExtraKeysError):
-        pass  # what does not fit is looked for by the one that says where
+        pass  # the slower converter names the key of what does not fit
     try:
         return _CONVERTER.structure(raw, kind)
     except BaseValidationError as error:
-        raise Misfit(_first(error, where)) from None
+        raise Misfit(_first(error, location)) from None
     except Misfit as misfit:
-        raise Misfit(f"{where or 'the whole file'} {misfit}") from None
+        raise Misfit(f"{location or 'the whole file'} {misfit}") from None
 
 
 def plain(value: Any) -> Any:
@@ -65,23 +65,21 @@ def plain(value: Any) -> Any:
     return _CONVERTER.unstructure(value)
 
 
-def _first(error: BaseException, where: str) -> str:
-    """Return the first misfit of a tree of errors, with the keys and places that lead to it.
-
-    An unknown key comes before a missing one: it may be that one, misspelt.
-    """
+def _first(error: BaseException, location: str) -> str:
+    """Return the first misfit of a tree of errors, with the keys and indices that lead to it."""
     while isinstance(error, BaseValidationError):
-        error = min(error.exceptions, key=lambda each: not isinstance(each, ForbiddenExtraKeysError))
-        notes = getattr(error, "__notes__", ())
-        note = next((one for one in notes if isinstance(one, AttributeValidationNote | IterableValidationNote)), None)
+        # an unknown key before a missing one: it may be that one, misspelt
+        error = min(error.exceptions, key=lambda cause: not isinstance(cause, ForbiddenExtraKeysError))
+        kinds = AttributeValidationNote | IterableValidationNote
+        note = next((note for note in getattr(error, "__notes__", ()) if isinstance(note, kinds)), None)
         if isinstance(note, IterableValidationNote):
-            where += f"[{note.index}]" if isinstance(note.index, int) else f".{note.index}"
+            location += f"[{note.index}]" if isinstance(note.index, int) else f".{note.index}"
         elif isinstance(note, AttributeValidationNote):
-            where += f".{note.name}"
-    where = where.removeprefix(".")
+            location += f".{note.name}"
+    location = location.removeprefix(".")
     if isinstance(error, ForbiddenExtraKeysError):
-        return f"{where}.{min(error.extra_fields)} is not known".removeprefix(".")
-    return f"{where} is missing" if isinstance(error, KeyError) else f"{where or 'the whole file'} {error}"
+        return f"{location}.{min(error.extra_fields)} is not known".removeprefix(".")
+    return f"{location} is missing" if isinstance(error, KeyError) else f"{location or 'the whole file'} {error}"
 
 
 def lines(data: Mapping[str, Any]) -> str:
@@ -90,7 +88,7 @@ def lines(data: Mapping[str, Any]) -> str:
     def text(value: Any) -> str:
         if not isinstance(value, list) or not value:
             return json.dumps(value)
-        return "[\n" + ",\n".join(f" {json.dumps(each, separators=(',', ': '))}" for each in value) + "\n]"
+        return "[\n" + ",\n".join(f" {json.dumps(item, separators=(',', ': '))}" for item in value) + "\n]"
 
     return "{\n" + ",\n".join(f"{json.dumps(key)}: {text(value)}" for key, value in data.items()) + "\n}\n"
 
@@ -147,27 +145,25 @@ def _demand(kind: type, raw: Any) -> None:
 
 
 def _as_it_is(hint: Any) -> set[type]:
-    """Return the types of JSON whose values stay what they are for a hint; none where a value has to be looked at.
+    """Return the types of JSON whose values need no conversion to a hint; none where a value has to be looked at.
 
-    Lists of samples are long, and are looked through at once. A text may be a number that JSON has none for.
+    Lists of samples are long, and are looked through at once.
     """
     if get_origin(hint) in (Union, UnionType):
         kinds = set().union(*map(_as_it_is, get_args(hint)))
-        return kinds - {str} if float in kinds else kinds
+        return kinds - {str} if float in kinds else kinds  # a text may be a number that JSON has none for
     if hint in (None, NoneType):
         return {NoneType}
     return {float, int} if hint is float else {hint} if hint in _SCALARS else set()
 
 
 def _of_class(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
-    """Return what makes an object of a dataclass, or of a TypedDict; the details of a measurement may have other keys.
-
-    Nothing is judged by those: a user's probe has written them.
-    """
+    """Return the hook that makes an object of a dataclass or of a TypedDict."""
     if isinstance(hint, type) and is_dataclass(hint):
-        omitted: Any = {each.name: override(omit=True) for each in fields(hint) if each.metadata == NOT_IN_FILE}
+        omitted: Any = {field.name: override(omit=True) for field in fields(hint) if field.metadata == NOT_IN_FILE}
         inner: Any = make_dict_structure_fn(hint, converter, _cattrs_forbid_extra_keys=True, **omitted)
     else:
+        # the details of a measurement may have keys of a user's probe: nothing is judged by those
         forbids = hint.__module__ != details.__name__
         inner = make_typed_dict_structure_fn(hint, converter, _cattrs_forbid_extra_keys=forbids)
 
@@ -181,9 +177,9 @@ def _of_class(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
 
 
 def _of_union(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
-    """Return what makes a value of the first type of a union that it fits."""
-    kinds = [each for each in get_args(hint) if each is not type(None)]
-    hooks = [(each, converter.get_structure_hook(each)) for each in kinds]
+    """Return the hook that makes a value of the first type of a union that it fits."""
+    kinds = [kind for kind in get_args(hint) if kind is not type(None)]
+    hooks = [(kind, converter.get_structure_hook(kind)) for kind in kinds]
     as_it_is, has_text = _as_it_is(hint), str in kinds
 
     def of_union(raw: Any, _: Any) -> Any:
@@ -201,22 +197,20 @@ def _of_union(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
 
 
 def _reason(raw: Any, _: Any) -> Any:
-    """Return a reason of a verdict, whose kind says its class."""
+    """Return a reason of a verdict, whose `kind` names its class."""
     _demand(dict, raw)
-    kind = _placed("kind", lambda given, _: _choice(given, list(BY_KIND)), str, raw.get("kind"))
+    kind = _placed("kind", lambda value, _: _choice(value, list(BY_KIND)), str, raw.get("kind"))
     figures = raw if BY_KIND[kind] is Note else {key: value for key, value in raw.items() if key != "kind"}
     return _CONVERTER.structure(figures, BY_KIND[kind])
 
 
 def _of_list(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
-    """Return what makes a list or a tuple; a tuple of so many types has so many items."""
+    """Return the hook that makes a list or a tuple; a tuple of so many types has so many items."""
     origin, inner = get_origin(hint), get_args(hint)
     kind: Any = tuple if origin is tuple else list
     length = len(inner) if origin is tuple and inner[-1] is not Ellipsis else None
-    hooks, as_it_is = (
-        [converter.get_structure_hook(each) for each in inner if each is not Ellipsis],
-        _as_it_is(inner[0]),
-    )
+    hooks = [converter.get_structure_hook(item_hint) for item_hint in inner if item_hint is not Ellipsis]
+    as_it_is = _as_it_is(inner[0])
 
     def of_list(raw: Any, _: Any) -> Any:
         _demand(list, raw)
@@ -225,42 +219,43 @@ def _of_list(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
         if length not in (None, len(raw)):
             raise Misfit(f"has {len(raw)} items, not {length}")
         if length is None and not converter.detailed_validation:
-            hook, one = hooks[0], inner[0]
-            return kind([hook(each, one) for each in raw])
-        of = zip(hooks, inner, strict=True) if length else repeat((hooks[0], inner[0]))
-        return kind([_placed(place, *each, one) for place, (one, each) in enumerate(zip(raw, of, strict=False))])
+            hook, item_hint = hooks[0], inner[0]
+            return kind([hook(item, item_hint) for item in raw])
+        specs = zip(hooks, inner, strict=True) if length else repeat((hooks[0], inner[0]))
+        return kind([_placed(index, *spec, item) for index, (item, spec) in enumerate(zip(raw, specs, strict=False))])
 
     return of_list
 
 
 def _of_mapping(hint: Any, converter: Converter) -> Callable[[Any, Any], Any]:
-    """Return what makes a mapping whose keys are texts."""
-    of = get_args(hint)[1]
-    hook, as_it_is = converter.get_structure_hook(of), _as_it_is(of)
+    """Return the hook that makes a mapping whose keys are texts."""
+    value_hint = get_args(hint)[1]
+    hook, as_it_is = converter.get_structure_hook(value_hint), _as_it_is(value_hint)
 
     def of_mapping(raw: Any, _: Any) -> Any:
         _demand(dict, raw)
-        if of is Any or set(map(type, raw.values())) <= as_it_is:
+        if value_hint is Any or set(map(type, raw.values())) <= as_it_is:
             return raw
         if not converter.detailed_validation:
-            return {key: hook(one, of) for key, one in raw.items()}
-        return {key: _placed(key, hook, of, one) for key, one in raw.items()}
+            return {key: hook(value, value_hint) for key, value in raw.items()}
+        return {key: _placed(key, hook, value_hint, value) for key, value in raw.items()}
 
     return of_mapping
 
 
-def _placed(place: int | str, hook: Callable[[Any, Any], Any], hint: Any, raw: Any) -> Any:
-    """Return an item of a list or a mapping; whatever is wrong in it is raised with its place."""
+def _placed(key: int | str, hook: Callable[[Any, Any], Any], hint: Any, raw: Any) -> Any:
+    """Return an item of a list or a mapping; an error in it is raised with its key or index."""
     try:
         return hook(raw, hint)
     except (BaseValidationError, Misfit) as error:
-        error.__notes__ = [*getattr(error, "__notes__", ()), IterableValidationNote("", place, hint)]  # type: ignore[union-attr]
+        # a note as cattrs itself would leave it, which `_first` reads
+        error.__notes__ = [*getattr(error, "__notes__", ()), IterableValidationNote("", key, hint)]  # type: ignore[union-attr]
         raise IterableValidationError("", [error], hint) from None
 
 
 def _to_data(kind: Any, converter: Converter) -> Callable[[Any], Any]:
-    """Return what makes data of an object."""
-    special: Any = {each.name: override(omit=True) for each in fields(kind) if each.metadata == NOT_IN_FILE}
+    """Return the hook that makes data of an object."""
+    special: Any = {field.name: override(omit=True) for field in fields(kind) if field.metadata == NOT_IN_FILE}
     inner = make_dict_unstructure_fn(kind, converter, _cattrs_omit_if_default=kind in SPARSE, **special)
     return (
         (lambda value: {**inner(value), "kind": kind.kind}) if issubclass(kind, Reason) and kind is not Note else inner
@@ -277,32 +272,34 @@ def _is(*origins: Any) -> Callable[[Any], bool]:
 
 
 def _converter(*, detailed: bool) -> Converter:
-    made: Any = Converter(
+    converter: Any = Converter(
         unstruct_collection_overrides={Sequence: list, tuple: list},
         unstructure_fallback_factory=lambda _: _or_text,
         detailed_validation=detailed,
     )
     for scalar in _SCALARS:
-        made.register_structure_hook(scalar, _scalar)
-    made.register_structure_hook(date, _day)
-    made.register_structure_hook_func(lambda hint: isinstance(hint, type) and issubclass(hint, Enum), _member)
-    made.register_structure_hook_func(_is(Literal), lambda raw, hint: _choice(raw, get_args(hint)))
-    made.register_structure_hook_factory(lambda hint: is_dataclass(hint) or is_typeddict(hint), _of_class)
-    made.register_structure_hook_factory(_is(Union, UnionType), _of_union)
-    made.register_structure_hook_func(lambda hint: hint == Reason, _reason)
-    made.register_structure_hook_factory(_is(list, tuple, Sequence), _of_list)
-    made.register_structure_hook_factory(_is(dict, Mapping), _of_mapping)
-    made.register_unstructure_hook(float, lambda value: value if math.isfinite(value) else str(value))
-    made.register_unstructure_hook(date, date.isoformat)
-    made.register_unstructure_hook_func(
+        converter.register_structure_hook(scalar, _scalar)
+    converter.register_structure_hook(date, _day)
+    converter.register_structure_hook_func(lambda hint: isinstance(hint, type) and issubclass(hint, Enum), _member)
+    converter.register_structure_hook_func(_is(Literal), lambda raw, hint: _choice(raw, get_args(hint)))
+    converter.register_structure_hook_factory(lambda hint: is_dataclass(hint) or is_typeddict(hint), _of_class)
+    converter.register_structure_hook_factory(_is(Union, UnionType), _of_union)
+    converter.register_structure_hook_func(lambda hint: hint == Reason, _reason)
+    converter.register_structure_hook_factory(_is(list, tuple, Sequence), _of_list)
+    converter.register_structure_hook_factory(_is(dict, Mapping), _of_mapping)
+    converter.register_unstructure_hook(float, lambda value: value if math.isfinite(value) else str(value))
+    converter.register_unstructure_hook(date, date.isoformat)
+    converter.register_unstructure_hook_func(
         lambda hint: hint in (dict, MappingProxyType) or _is(dict, Mapping)(hint),
-        lambda value: {str(key): made.unstructure(each) for key, each in value.items()},
+        lambda value: {str(key): converter.unstructure(item) for key, item in value.items()},
     )
-    made.register_unstructure_hook_func(lambda hint: hint is Reason, lambda value: made.unstructure(value, type(value)))
-    made.register_unstructure_hook_factory(is_dataclass, _to_data)
-    return cast("Converter", made)
+    converter.register_unstructure_hook_func(
+        lambda hint: hint is Reason, lambda reason: converter.unstructure(reason, type(reason))
+    )
+    converter.register_unstructure_hook_factory(is_dataclass, _to_data)
+    return cast("Converter", converter)
 
 
 _CONVERTER: Final = _converter(detailed=True)
 _FAST: Final = _converter(detailed=False)
-"""It says less of what is wrong, and takes two thirds of the time."""
+"""The converter without the keys of errors, which takes two thirds of the time."""

@@ -1,8 +1,6 @@
 """The summary of a run for later runs and reports of a fleet, and the choice of the run of a node that counts. Pure.
 
-A rejection stands until a later run accepts the node. Else the newest run counts that was not narrowed to a part of
-the checks. A run without a time, or with one in the future, is left out. docs/fleet.md#which-result-of-a-node-counts
-tells it to users.
+docs/fleet.md#which-result-of-a-node-counts tells the rule to users.
 """
 
 from __future__ import annotations
@@ -20,8 +18,8 @@ from pytest_accel.core.run import SCHEMA
 from pytest_accel.core.verdict import Result
 
 AHEAD: Final = timedelta(minutes=5)
-"""How far ahead of this clock a run may have begun. One that began later was stamped by a clock that was not set, and
-would count as the newest for as long."""
+"""The most by which a run may have begun ahead of this clock. One that began later was stamped by a clock that was not
+set, and would count as the newest for as long."""
 RUNNING, FINISHED = "running", "finished"
 """The state of a run that has not ended, or was killed, and of one that came to its end."""
 
@@ -29,10 +27,10 @@ RUNNING, FINISHED = "running", "finished"
 def moment(text: str) -> datetime | None:
     """Return a time of ISO 8601, in UTC if it names no zone; None for any other text."""
     try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        time = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+    return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
@@ -62,11 +60,11 @@ class Summary:
     simulated: bool = False
     judged_again: bool = False
     devices: Sequence[Device] = ()
-    """The identity of each: UUID, serial, model, places, VBIOS."""
+    """The identity of each: UUID, serial, model, slot, VBIOS."""
     rejected: Sequence[str] = ()
     """UUIDs of the devices that the run rejects, or "node" for what concerns all."""
     marked: Sequence[str] = ()
-    """Those of them that later runs call rejected before: other limits than the user's own reject them."""
+    """The rejected devices that later runs call rejected before: other limits than the user's own reject them."""
     figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """The value of each metric of each device (UUID, or "node"), by `history.key`; empty until the run has ended."""
     schema: Literal[1] = SCHEMA
@@ -76,11 +74,11 @@ class Summary:
     @cached_property
     def by_uuid(self) -> dict[str, Device]:
         """The devices by UUID."""
-        return {each.uuid: each for each in self.devices}
+        return {device.uuid: device for device in self.devices}
 
     @property
     def began(self) -> datetime | None:
-        """When the run began, by the clock of its node; None if it does not say so."""
+        """The time at which the run began by the clock of its node; None if it does not say so."""
         return moment(self.started)
 
     @property
@@ -122,7 +120,7 @@ class Summary:
         return complete and self.sku == sku
 
 
-# -- which of several counts
+# -- the run that counts among several
 
 S = TypeVar("S", bound=Summary)
 
@@ -133,46 +131,44 @@ class Choice(Generic[S]):
 
     counts: S | None
     mistimed: Sequence[tuple[S, str]] = ()
-    """Those whose time cannot be right, and why."""
+    """The runs whose time cannot be right, with the reason."""
     passed_over: Sequence[tuple[S, str]] = ()
-    """Those that are newer than the one that counts, newest first, and why they do not."""
+    """The runs that are newer than the one that counts, newest first, with the reason why they do not count."""
 
 
 def choose(runs: Iterable[S], now: datetime, when: Callable[[S], datetime | None] = attrgetter("began")) -> Choice[S]:
-    """Return which of the runs of one node counts. `when` returns the time at which a run began.
-
-    Of runs that began at the same time one that rejects counts.
-    """
+    """Return the choice among the runs of one node. `when` returns the time at which a run began."""
     dated: list[tuple[datetime, bool, S]] = []
     mistimed: list[tuple[S, str]] = []
-    for each in runs:
-        time = when(each)
+    for run in runs:
+        time = when(run)
         if time is None:
-            mistimed.append((each, "it does not say when it began"))
+            mistimed.append((run, "it does not say when it began"))
         elif time > now + AHEAD:
-            mistimed.append((each, f"it began in the future, {each.started}"))
+            mistimed.append((run, f"it began in the future, {run.started}"))
         else:
-            dated.append((time, each.rejects, each))
-    dated.sort(key=lambda each: each[:2], reverse=True)
-    ordered = [each for _, _, each in dated]
-    at = _counting(ordered)
-    if at is None:
+            dated.append((time, run.rejects, run))
+    dated.sort(key=lambda entry: entry[:2], reverse=True)
+    newest_first = [run for _, _, run in dated]
+    index = _counting(newest_first)
+    if index is None:
         return Choice(None, mistimed)
-    return Choice(ordered[at], mistimed, [(each, _why_not(each)) for each in ordered[:at]])
+    return Choice(newest_first[index], mistimed, [(run, _why_not(run)) for run in newest_first[:index]])
 
 
-def _counting(ordered: Sequence[Summary]) -> int | None:
-    """Return the place of the run that counts among runs that are newest first; None if there is none."""
-    decided = next((at for at, each in enumerate(ordered) if each.rejects or each.accepts), None)
-    if decided is not None and ordered[decided].rejects:
+def _counting(newest_first: Sequence[Summary]) -> int | None:
+    """Return the index of the run that counts among runs that are newest first; None if there is none."""
+    # a rejection stands until a later run accepts the node
+    decided = next((index for index, run in enumerate(newest_first) if run.rejects or run.accepts), None)
+    if decided is not None and newest_first[decided].rejects:
         return decided
-    return next((at for at, each in enumerate(ordered) if not each.filtered), 0 if ordered else None)
+    return next((index for index, run in enumerate(newest_first) if not run.filtered), 0 if newest_first else None)
 
 
-def _why_not(found: Summary) -> str:
-    """Return why a run does not count beside an older one."""
-    if found.state == RUNNING:
+def _why_not(run: Summary) -> str:
+    """Return the reason why a run does not count beside an older one."""
+    if run.state == RUNNING:
         return "it has not ended"
-    if found.filtered:
+    if run.filtered:
         return "it was narrowed to a part of the checks"
-    return f"{Result.words(found.result, found.state)} takes no rejection back"
+    return f"{Result.words(run.result, run.state)} takes no rejection back"

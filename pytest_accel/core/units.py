@@ -1,4 +1,4 @@
-"""Units that mean the same as another one, all of them decimal (not GiB/s); the rate of a PCIe lane; sizes."""
+"""Units that are multiples of another one, all of them decimal (not GiB/s); the rate of a PCIe lane; sizes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ specifications."""
 
 def unit_meant(unit: object) -> str | None:
     """Return the unit of our metrics for one that is only larger or smaller, such as GB/s for MB/s; None for others."""
-    return next((ours for ours, factors in EXACT.items() if unit in factors and unit not in EXACT), None)
+    return next((base for base, factors in EXACT.items() if unit in factors and unit not in EXACT), None)
 
 
-def rewritten(figures: Mapping[str, Any], given: str, wanted: str) -> str:
-    """Return how figures in the unit `given` read in `wanted`: "floor: 2.333, unit: GB/s"; empty if not known."""
-    factor = EXACT.get(wanted, {}).get(given)
+def rewritten(figures: Mapping[str, Any], unit: str, target: str) -> str:
+    """Return figures in `unit` as a file states them in `target`: "floor: 2.333, unit: GB/s"; empty if not known."""
+    factor = EXACT.get(target, {}).get(unit)
     if factor is None:
         return ""
     numbers = {key: value for key, value in figures.items() if isinstance(value, int | float)}
-    shown = [f"{key}: {float(Decimal(str(value)) * Decimal(factor)):.12g}" for key, value in numbers.items()]
-    return ", ".join([*shown, f"unit: {wanted}"])
+    texts = [f"{key}: {float(Decimal(str(value)) * Decimal(factor)):.12g}" for key, value in numbers.items()]
+    return ", ".join([*texts, f"unit: {target}"])
 
 
 OF_SIZES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -45,5 +45,5 @@ SIZE = r"([1-9]\d*)(KiB|MiB|GiB)"
 
 def in_bytes(size: str) -> int:
     """Return a size in bytes; 0 for a text that is no size."""
-    found = re.fullmatch(SIZE, size)
-    return int(found[1]) * OF_SIZES[found[2]] if found else 0
+    match = re.fullmatch(SIZE, size)
+    return int(match[1]) * OF_SIZES[match[2]] if match else 0

@@ -1,7 +1,6 @@
-"""The one way to read a file that somebody else wrote: threshold files, waivers, records, tables, lock files.
+"""Reads files that somebody else wrote: threshold files, waivers, records, tables, lock files.
 
-Only regular files are read, up to a number of bytes, and their nesting is counted before anything is built. Whatever is
-wrong with a file raises BadFile, which names the file and the place.
+Only regular files are read, up to a number of bytes. Every error of a file raises BadFile, which names file and line.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ LOG_BYTES = 2048 * MIB
 LOG_LINE_BYTES = MIB // 16
 """Length of the longest line of such a file. A reading has about 500 bytes."""
 HOST_BYTES = MIB
-"""How much of a file in /proc or /sys is read, which state no size."""
+"""The most bytes of a file in /proc or /sys that are read: these files state no size."""
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -72,7 +71,7 @@ class ErrorAt(NamedTuple):
 
 
 class BadFile(WrongUse):
-    """A file cannot be used. The text lists every finding with file and line; `errors` are the same, line for line."""
+    """A file cannot be used. The text lists every error with file and line; `errors` are the same, line for line."""
 
     def __init__(self, *errors: str | ErrorAt) -> None:
         super().__init__(*errors)
@@ -80,18 +79,17 @@ class BadFile(WrongUse):
 
 
 def read_bytes(
-    path: Path, shown: str = "", *, most: int = JSON_BYTES, follow: bool = True, folder: int | None = None
+    path: Path, name: str = "", *, most: int = JSON_BYTES, follow: bool = True, folder: int | None = None
 ) -> bytes:
-    """Return the bytes of a regular file. Raises BadFile, which calls the file `shown`.
+    """Return the bytes of a regular file of at most `most` bytes. Raises BadFile, which calls the file `name`.
 
-    A file that is larger than `most` bytes, or no regular file, is not read: a pipe would block, a device has no end.
     `follow` allows a symbolic link at the end of the path; where others can write into the folder, it has to be False.
     `folder` is the handle of the folder that holds the file, which need not lie under its path any more.
     """
-    with _telling(path, shown):
+    with _naming(path, name):
         with open(_open(path, follow, folder), "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            raw = _fill(file.fileno(), most + 1) if size <= most else b""
+            raw = _fill(file.fileno(), most + 1) if size <= most else b""  # one byte more: it may grow meanwhile
         if max(size, len(raw)) > most:
             raise _Unfit(f"is {max(size, len(raw)):,} bytes large; the largest file that is read has {most:,}")
     return raw
@@ -99,22 +97,21 @@ def read_bytes(
 
 def read_end(path: Path, most: int) -> bytes:
     """Return the last `most` bytes of a regular file, which is no link. Raises BadFile."""
-    with _telling(path), open(_open(path, follow=False), "rb") as file:
+    with _naming(path), open(_open(path, follow=False), "rb") as file:
         return os.pread(file.fileno(), most, max(0, os.fstat(file.fileno()).st_size - most))
 
 
 def exists(path: Path, *, folder: int | None = None) -> bool:
-    """Return whether there is anything under a path that somebody gave; not so for a name that cannot be one.
+    """Return True if there is anything under a path that somebody gave; False for a name that cannot be one.
 
-    `folder` is as in `read_bytes`. Raises BadFile where the system does not tell, as of a network file system whose
-    server has forgotten it (ESTALE).
+    `folder` is as in `read_bytes`. Raises BadFile where the system does not tell.
     """
     try:
         os.stat(path if folder is None else path.name, dir_fd=folder)
     except OSError as error:
         if error.errno in _NOTHING:
             return False
-        raise BadFile(paths.refused(error)) from None
+        raise BadFile(paths.refused(error)) from None  # such as ESTALE: the server of a network file system forgot it
     except ValueError:  # a NUL character
         return False
     return True
@@ -128,9 +125,9 @@ def read_text(path: Path, *, most: int = TABLE_BYTES, follow: bool = True) -> st
 def lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a regular file that may be too large for the memory. Raises BadFile as `read_bytes`.
 
-    A file whose name ends in .gz is unpacked on the way; the limits hold for what it unpacks to.
+    A file whose name ends in .gz is unpacked on the way; the limits hold for the unpacked lines.
     """
-    with _telling(path), open(_open(path, follow=False), "rb") as file:
+    with _naming(path), open(_open(path, follow=False), "rb") as file:
         yield from _lines(gzip.open(file) if path.suffix == ".gz" else file)
 
 
@@ -139,43 +136,42 @@ def read_json(path: Path, *, most: int = JSON_BYTES, follow: bool = True) -> Any
     return parse_json(read_bytes(path, most=most, follow=follow), str(path))
 
 
-def decode(raw: bytes, shown: str) -> str:
+def decode(raw: bytes, name: str) -> str:
     """Return bytes of UTF-8 as text. Raises BadFile with the line of the first byte that is none."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise BadFile(ErrorAt(shown, line, "is not UTF-8 text")) from None
+        raise BadFile(ErrorAt(name, line, "is not UTF-8 text")) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise BadFile(ErrorAt(shown, line, "is not text: it holds a NUL character"))
+        raise BadFile(ErrorAt(name, line, "is not text: it holds a NUL character"))
     return text
 
 
-def parse_json(raw: bytes, shown: str) -> Any:
+def parse_json(raw: bytes, name: str) -> Any:
     """Return the content of a JSON text. Raises BadFile.
 
-    Its depth is counted before anything is built. NaN, infinities and numbers with which nothing can
-    be computed are refused.
+    NaN, infinities and numbers with which nothing can be computed are refused.
     """
     try:
-        _demand_flat(raw)
-        return json.loads(decode(raw, shown), parse_int=_whole, parse_float=_finite, parse_constant=_refuse_constant)
+        _demand_flat(raw)  # before anything is built
+        return json.loads(decode(raw, name), parse_int=_whole, parse_float=_finite, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
-        raise BadFile(f"{shown}:{error.lineno}: is not JSON: {error.msg} (column {error.colno})") from None
+        raise BadFile(f"{name}:{error.lineno}: is not JSON: {error.msg} (column {error.colno})") from None
     except (_Unfit, RecursionError) as error:
-        raise BadFile(f"{shown}: {error}") from None
+        raise BadFile(f"{name}: {error}") from None
 
 
 def cells(line: str, delimiter: str = ",", *, strict: bool = False) -> list[str]:
-    """Return the cells of one line of CSV, stripped. Raises BadFile with what is wrong with the line."""
+    """Return the cells of one line of CSV, stripped. Raises BadFile with the error of the line."""
     if len(line) > LINE_CHARACTERS:
         raise BadFile(f"the line has {len(line):,} characters; the longest that is read has {LINE_CHARACTERS:,}")
     try:
-        found = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=strict), [])
+        row = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True, strict=strict), [])
     except csv.Error as error:
         raise BadFile(f"the line is not CSV: {error}") from None
-    return [each.strip() for each in found]
+    return [cell.strip() for cell in row]
 
 
 def table(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
@@ -184,8 +180,8 @@ def table(path: Path) -> tuple[Sequence[str], list[dict[str, str]]]:
     try:
         return rows.fieldnames or (), list(rows)
     except csv.Error as error:
-        why = str(error).partition(" - ")[0]  # a hint for authors of Python follows
-        raise BadFile(ErrorAt(str(path), rows.reader.line_num, f"the line is not CSV: {why}")) from None
+        message = str(error).partition(" - ")[0]  # a hint for authors of Python follows
+        raise BadFile(ErrorAt(str(path), rows.reader.line_num, f"the line is not CSV: {message}")) from None
 
 
 def read_host(path: str | Path, most: int = HOST_BYTES) -> bytes:
@@ -208,26 +204,26 @@ class _Unfit(ValueError):
 
 
 @contextmanager
-def _telling(path: Path, shown: str = "") -> Iterator[None]:
-    """Raise BadFile with the name of the file for whatever is wrong with it."""
+def _naming(path: Path, name: str = "") -> Iterator[None]:
+    """Raise BadFile with the name of the file for every error of it."""
     try:
         yield
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise BadFile(f"{shown or path}: is no gzip file, or a part of one: {error}") from None
+        raise BadFile(f"{name or path}: is no gzip file, or a part of one: {error}") from None
     except _Unfit as unfit:
-        raise BadFile(f"{shown or path}: {unfit}") from None
+        raise BadFile(f"{name or path}: {unfit}") from None
     except OSError as error:
-        raise BadFile(f"{shown or path}: cannot be read: {_why(path, error)}") from None
+        raise BadFile(f"{name or path}: cannot be read: {_why(path, error)}") from None
     except ValueError:
-        raise BadFile(f"{shown or path}: is not the name of a file") from None
+        raise BadFile(f"{name or path}: is not the name of a file") from None
 
 
 def _lines(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
     """Yield the lines of an open file. Raises _Unfit where it or a line is too long."""
-    left = LOG_BYTES
+    remaining = LOG_BYTES
     while line := file.readline(LOG_LINE_BYTES):
-        left -= len(line)
-        if left < 0:
+        remaining -= len(line)
+        if remaining < 0:
             raise _Unfit(f"is too large; the largest file that is read line by line has {LOG_BYTES:,} bytes")
         if len(line) == LOG_LINE_BYTES:
             raise _Unfit(f"holds a line of {LOG_LINE_BYTES:,} bytes or more")
@@ -236,7 +232,7 @@ def _lines(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
 
 def open_folder(path: Path) -> int:
     """Return a handle of the folder that a file is in. Raises BadFile, which names the file."""
-    with _telling(path):
+    with _naming(path):
         return os.open(path.absolute().parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
@@ -259,17 +255,14 @@ def sha256(path: Path, *, follow: bool = True, folder: int | None = None) -> str
 
 
 def _open(path: str | Path, follow: bool, folder: int | None = None) -> int:
-    """Open a regular file for reading, without waiting for anything. Raises _Unfit or OSError.
-
-    The kind is asked before, since opening a device may do something to it, and again afterwards, since another file
-    may have been put in its place.
-    """
+    """Open a regular file for reading, without waiting for anything. Raises _Unfit or OSError."""
     path = path if folder is None else Path(path).name
+    # before, since opening a device may do something to it, and a pipe would block
     _demand_regular(os.stat(path, dir_fd=folder, follow_symlinks=follow).st_mode)
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     handle = os.open(path, flags, dir_fd=folder)
     try:
-        _demand_regular(os.fstat(handle).st_mode)
+        _demand_regular(os.fstat(handle).st_mode)  # another file may have been put in its place
     except _Unfit:
         os.close(handle)
         raise
@@ -283,15 +276,15 @@ def _demand_regular(mode: int) -> None:
 
 def _fill(handle: int, most: int) -> bytes:
     """Return at most `most` bytes from an open file."""
-    chunks, left = [], most
-    while left > 0 and (chunk := os.read(handle, min(left, MIB))):
+    chunks, remaining = [], most
+    while remaining > 0 and (chunk := os.read(handle, min(remaining, MIB))):
         chunks.append(chunk)
-        left -= len(chunk)
+        remaining -= len(chunk)
     return b"".join(chunks)
 
 
 def _why(path: Path, error: OSError) -> str:
-    """Return why a file cannot be read; with the current folder where a relative path leads nowhere."""
+    """Return the reason why a file cannot be read; with the current folder where a relative path leads nowhere."""
     if error.errno == errno.ENOENT and not Path(path).is_absolute():
         return f"{error.strerror} (the current folder is {Path.cwd()})"
     return error.strerror or "an error without a name"

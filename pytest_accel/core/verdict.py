@@ -58,7 +58,7 @@ class Result(str, Enum):
 
     @staticmethod
     def words(result: Result | None, none: str = "") -> str:
-        """Return a result as it is shown, and `none` where there is no result."""
+        """Return the words for a result, and `none` where there is no result."""
         return result.value if result else none
 
     @property
@@ -69,7 +69,7 @@ class Result(str, Enum):
 
     @property
     def holds(self) -> bool:
-        """True if nothing is broken of what was judged, and everything was that was asked for."""
+        """True if everything that was asked for was judged, and nothing of it is broken."""
         return self in (Result.ACCEPTED, Result.HELD)
 
 
@@ -99,7 +99,7 @@ Since = Literal["first accepted", "last"]
 
 @dataclass(frozen=True)
 class Comparison:
-    """How far a device is behind like ones of its node, or behind an earlier run of its own.
+    """The distance of a device from like ones of its node, or from an earlier run of its own.
 
     Losses are shares of speed: `lost` is that of the device, negative where it is faster, and healthy devices or two
     runs differ by `allowed` at most. `middle`, in the unit of the verdict, is the median of the `count` others or the
@@ -130,7 +130,7 @@ class Verdict:
     """The judgement of one metric of one subject.
 
     `floor` and `ceiling` are in the unit of the value, even if the limit is a fraction of a peak. `margin` is signed:
-    +0.05 holds by 5 % of the limit. `reasons` say why, what was compared first; `core.sentences` says them in words.
+    +0.05 holds by 5 % of the limit. `reasons` begin with the comparison; `core.sentences` says them in words.
     """
 
     metric: str
@@ -155,11 +155,11 @@ class Verdict:
     basis: Basis | None = None
     """The origin of the figures of the floor that judged; None for bounds without such figures, and without a floor."""
     neighbours: Comparison | None = None
-    """How far the value is behind those of the like devices of the node; None where they cannot be compared."""
+    """The comparison with the like devices of the node; None where they cannot be compared."""
     past: Comparison | None = None
-    """How far it is behind an earlier run of the same device; None where there is none to compare with."""
+    """The comparison with an earlier run of the same device; None where there is none to compare with."""
     event: Event = ""
-    """How the device failed, in one word; "left out" if the metric was not tried because of an earlier failure."""
+    """The failure of the device in one word; "left out" if the metric was not tried because of an earlier failure."""
     blamed: str = ""
     """The UUID of the device that a failure of the node is attributed to; empty if there is none."""
     waiver: Waiver | None = None
@@ -179,7 +179,7 @@ class Verdict:
     def by_own_limit(self) -> bool:
         """True if a limit of the user's own alone fails it: no fault of the device, no class floor, no comparison.
 
-        Such a limit may only have been tried out, so later runs do not tell of a board that it rejects.
+        Later runs do not tell of a board that such a limit rejects, because it may only have been tried out.
         """
         limit, value = self.limit, self.value if isinstance(self.value, int | float) else math.inf
         if limit is None or not (limit.overridden or limit.declared_by in (DeclaredBy.OWN_FILE, DeclaredBy.MARKER)):
@@ -209,13 +209,12 @@ class Verdict:
 
     def breaks(self, value: float) -> bool:
         """Return True if a value is below the floor or above the ceiling that judged; False without either."""
-        below = self.floor is not None and value < self.floor
-        return below or (self.ceiling is not None and value > self.ceiling)
+        return (self.floor is not None and value < self.floor) or (self.ceiling is not None and value > self.ceiling)
 
     @property
     def compared(self) -> list[Comparison]:
         """The comparisons with like devices and with the own past, as far as there are any."""
-        return [each for each in (self.neighbours, self.past) if each]
+        return [comparison for comparison in (self.neighbours, self.past) if comparison]
 
     @property
     def behind(self) -> bool:
@@ -225,7 +224,8 @@ class Verdict:
     @property
     def failed_by(self) -> Comparison | None:
         """The comparison that fails a verdict whose limit holds or is excused; None where the limit decided."""
-        return next((each for each in self.compared if each.status is self.status and self.status.fails), None)
+        matches = (comparison for comparison in self.compared if comparison.status is self.status)
+        return next(matches, None) if self.status.fails else None
 
     @property
     def note(self) -> BelowPublished | None:
@@ -248,8 +248,8 @@ class Verdict:
 
     def worsened(self, status: Status, *reasons: Reason) -> Verdict:
         """Return the verdict with further reasons, and with the status if it is worse than its own."""
-        bare = replace(self, reasons=(Note("value"), *filter(None, (self.note,)))) if self.information else self
-        return bare.because(*reasons, status=min(status, self.status, key=WORST_FIRST.index))
+        base = replace(self, reasons=(Note("value"), *filter(None, (self.note,)))) if self.information else self
+        return base.because(*reasons, status=min(status, self.status, key=WORST_FIRST.index))
 
     @property
     def information(self) -> bool:
@@ -283,8 +283,8 @@ def show(value: Value | None, unit: str) -> str:
         return "nothing"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    shown = f"{value:.0f}" if abs(value) >= 1000 or float(value).is_integer() else f"{value:.4g}"
-    return shown if unit in ("1", "text", "count", "") else f"{shown} {unit}"
+    text = f"{value:.0f}" if abs(value) >= 1000 or float(value).is_integer() else f"{value:.4g}"
+    return text if unit in ("1", "text", "count", "") else f"{text} {unit}"
 
 
 def show_margin(margin: float) -> str:

@@ -47,10 +47,8 @@ def parse(text: str) -> Range:
     for part in text.split(","):
         term = _TERM.fullmatch(part.strip())
         if not term:
-            signs = ", ".join(_OPERATORS)
-            raise BadRange(
-                f"{part.strip()!r} is not a comparison with a version such as >=2.18 (known operators: {signs})"
-            )
+            hint = f"such as >=2.18 (known operators: {', '.join(_OPERATORS)})"
+            raise BadRange(f"{part.strip()!r} is not a comparison with a version {hint}")
         terms.append((term[1], _version(term[2])))
     return Range(text, tuple(terms))
 
@@ -60,9 +58,9 @@ def spanning(versions: Iterable[str]) -> str | None:
 
     None for a version that does not begin with a number.
     """
-    found = [re.match(r"(\d+)\.(\d+)", each.strip()) for each in versions]
-    minors = sorted((int(each[1]), int(each[2])) for each in found if each)
-    if not minors or len(minors) < len(found):
+    matches = [re.match(r"(\d+)\.(\d+)", version.strip()) for version in versions]
+    minors = sorted((int(match[1]), int(match[2])) for match in matches if match)
+    if not minors or len(minors) < len(matches):
         return None
     (first, last) = minors[0], minors[-1]
     return f">={first[0]}.{first[1]},<{last[0]}.{last[1] + 1}"
@@ -70,11 +68,11 @@ def spanning(versions: Iterable[str]) -> str | None:
 
 def _version(dotted: str) -> Version:
     digits = [part.lstrip("0") for part in dotted.split(".")]
-    return tuple((len(each), each) for each in digits)
+    return tuple((len(part), part) for part in digits)
 
 
-def _padded(one: Version, other: Version) -> tuple[Version, Version]:
+def _padded(first: Version, second: Version) -> tuple[Version, Version]:
     """Return both versions padded with zeros to the same length: 2.18 is 2.18.0."""
-    length = max(len(one), len(other))
+    length = max(len(first), len(second))
     zero = (0, "")
-    return one + (zero,) * (length - len(one)), other + (zero,) * (length - len(other))
+    return first + (zero,) * (length - len(first)), second + (zero,) * (length - len(second))

@@ -9,13 +9,13 @@ HOUR, DAY = 3600.0, 86400.0
 
 def listed(things: Collection[str], most: int = 3) -> str:
     """Return the first `most` things, and the number of the others: "gpu0, gpu1, gpu2 and 5 more"."""
-    every = list(things)
-    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
+    texts = list(things)
+    return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
-def more(things: Sized, told: int = 1) -> str:
-    """Return " (and 2 more)" for three things of which one is told, nothing where all are."""
-    return f" (and {len(things) - told} more)" if len(things) > told else ""
+def more(things: Sized, count: int = 1) -> str:
+    """Return " (and 2 more)" for three things of which one was said, nothing where all were."""
+    return f" (and {len(things) - count} more)" if len(things) > count else ""
 
 
 def counted(number: int, noun: str) -> str:
@@ -31,14 +31,11 @@ def age(seconds: float) -> str:
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """Return "; did you mean 'h100-nvl' or 'h100-sxm'?" for "H100"; empty if no choice is close.
-
-    Choices that begin with the word come before those that are spelt like it, and these before one that begins it.
-    """
+    """Return "; did you mean 'h100-nvl' or 'h100-sxm'?" for "H100"; empty if no choice is close."""
     import difflib  # takes long, and few runs hold a mistake
 
-    low, known = word[:80].casefold(), {choice.casefold(): choice for choice in choices}
-    begun = [choice for choice in known if low and choice.startswith(low)]
-    near = begun[:4] or difflib.get_close_matches(low, known, n=3, cutoff=0.5)
-    near = near or [choice for choice in known if choice and low.startswith(choice)]
-    return f"; did you mean {' or '.join(repr(known[choice]) for choice in near)}?" if near else ""
+    low, spellings = word[:80].casefold(), {choice.casefold(): choice for choice in choices}
+    prefixed = [choice for choice in spellings if low and choice.startswith(low)]
+    matches = prefixed[:4] or difflib.get_close_matches(low, spellings, n=3, cutoff=0.5)
+    matches = matches or [choice for choice in spellings if choice and low.startswith(choice)]
+    return f"; did you mean {' or '.join(repr(spellings[choice]) for choice in matches)}?" if matches else ""

@@ -1,4 +1,4 @@
-"""YAML files as values that know their line, and checks of the values: an error names file, line, key and value."""
+"""YAML files as values with their lines, and checks of the values: an error names file, line, key and value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pytest_accel.core.untrusted import BadFile as BadFile  # noqa: PLC0414  exp
 from pytest_accel.core.words import did_you_mean
 
 MOST_MISTAKES = 100
-"""How many errors of one file are reported. A file with more is another kind of file, or made to keep us busy."""
+"""The most errors of one file that are reported. A file with more is another kind of file, or made to keep us busy."""
 MISTAKE_CHARACTERS = 1_000
 """Length of the longest error."""
 FILE_BYTES = MIB
@@ -60,11 +60,11 @@ class Located:
 
     @property
     def where(self) -> str:
-        """The place of the value: "file:line"."""
+        """The location of the value: "file:line"."""
         return f"{self.file}:{self.line}"
 
     def plain(self) -> Any:
-        """Return the value as plain Python data, without places."""
+        """Return the value as plain Python data, without locations."""
         if isinstance(self.data, dict):
             return {key: value.plain() for key, value in self.data.items()}
         if isinstance(self.data, list):
@@ -78,11 +78,11 @@ class Mistakes:
 
     errors: list[ErrorAt] = field(default_factory=list)
 
-    def add(self, at: Located, text: str) -> None:
-        """Add an error with the place of the value. Raises BadFile if the file has too many."""
-        self.errors.append(ErrorAt(printable(at.file), at.line, printable(text, MISTAKE_CHARACTERS)))
+    def add(self, entry: Located, text: str) -> None:
+        """Add an error with the location of the value. Raises BadFile if the file has too many."""
+        self.errors.append(ErrorAt(printable(entry.file), entry.line, printable(text, MISTAKE_CHARACTERS)))
         if len(self.errors) >= MOST_MISTAKES:
-            raise BadFile(*self.errors, f"{at.file}: further errors are not looked for")
+            raise BadFile(*self.errors, f"{entry.file}: further errors are not looked for")
 
     def raise_if_any(self) -> None:
         """Raise BadFile with all errors, if there are any."""
@@ -90,34 +90,31 @@ class Mistakes:
             raise BadFile(*self.errors)
 
 
-def items_of(at: Located | None) -> list[tuple[str, Located]]:
+def items_of(entry: Located | None) -> list[tuple[str, Located]]:
     """Return the keys and values of a mapping; empty if there is none."""
-    return list(at.data.items()) if at is not None and isinstance(at.data, dict) else []
+    return list(entry.data.items()) if entry is not None and isinstance(entry.data, dict) else []
 
 
 # -- reading
 
 
-def read(path: Path, shown: str, begins: str = "sku: NAME") -> tuple[Located, str]:
+def read(path: Path, name: str, begins: str = "sku: NAME") -> tuple[Located, str]:
     """Parse one YAML file; return its root mapping and the SHA-256 of its bytes.
 
-    Messages call the file `shown`, and show `begins` as the first line of a valid file. Raises BadFile.
+    Messages call the file `name`, and state `begins` as the first line of a valid file. Raises BadFile.
     """
-    raw = untrusted.read_bytes(path, shown, most=FILE_BYTES)
-    return parse(raw, shown, begins), hashlib.sha256(raw).hexdigest()
+    raw = untrusted.read_bytes(path, name, most=FILE_BYTES)
+    return parse(raw, name, begins), hashlib.sha256(raw).hexdigest()
 
 
-@lru_cache(128)
-def parse(raw: bytes, shown: str, begins: str = "sku: NAME") -> Located:
-    """Return the root mapping of the bytes of a YAML file, with messages as `read` has them. Raises BadFile.
-
-    The same bytes give the same mapping, which nobody changes: all products of a vendor are merged on top of one file.
-    """
+@lru_cache(128)  # all products of a vendor are merged on top of one file; nobody changes the mapping
+def parse(raw: bytes, name: str, begins: str = "sku: NAME") -> Located:
+    """Return the root mapping of the bytes of a YAML file, with messages as `read` has them. Raises BadFile."""
     mistakes = Mistakes()
-    node = _compose(untrusted.decode(raw, shown), shown)
+    node = _compose(untrusted.decode(raw, name), name)
     if node is None or (isinstance(node, yaml.ScalarNode) and not (node.value or node.style)):
-        raise BadFile(ErrorAt(shown, 1, f"the file is empty; it must begin with '{begins}'"))
-    root = _Values(shown, mistakes).of(node)
+        raise BadFile(ErrorAt(name, 1, f"the file is empty; it must begin with '{begins}'"))
+    root = _Values(name, mistakes).of(node)
     if not isinstance(root.data, dict):
         mistakes.add(root, f"the file is not a mapping; it must begin with '{begins}'")
     mistakes.raise_if_any()
@@ -125,9 +122,10 @@ def parse(raw: bytes, shown: str, begins: str = "sku: NAME") -> Located:
 
 
 class _Nodes(Composer, Resolver):
-    """Composes the events of a parser. The composer of the C parser recurses in C, without a limit."""
+    """Composes the events of a parser to nodes, nested up to DEPTH levels."""
 
     def __init__(self, parser: Any) -> None:
+        # the composer of the C parser recurses in C, without a limit
         Composer.__init__(self)
         Resolver.__init__(self)
         self.check_event, self.peek_event, self.get_event = parser.check_event, parser.peek_event, parser.get_event
@@ -136,8 +134,7 @@ class _Nodes(Composer, Resolver):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event = self.peek_event()
         if self._depth > DEPTH:
-            why = f"the values are nested more than {DEPTH} levels deep"
-            raise ComposerError(None, None, why, event.start_mark)
+            raise ComposerError(None, None, f"the values are nested more than {DEPTH} levels deep", event.start_mark)
         if not isinstance(event, yaml.AliasEvent):
             self.anchors.pop(event.anchor, None)  # a name may be given to another value
         self._depth += 1
@@ -146,115 +143,111 @@ class _Nodes(Composer, Resolver):
         return node
 
 
-def _compose(text: str, shown: str) -> yaml.Node | None:
-    """Return the root of the only document, None for an empty one. Raises BadFile.
-
-    The C parser is used if there is one, since it is ten times as fast. A text that it refuses is parsed again in
-    Python, whose errors are more precise.
-    """
-    try:
+def _compose(text: str, name: str) -> yaml.Node | None:
+    """Return the root of the only document, None for an empty one. Raises BadFile."""
+    try:  # the C parser is ten times as fast
         return _Nodes(getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)).get_single_node()
     except _UNREADABLE as error:
-        wrong = error
+        cause = error
     if len(text) <= PRECISE_BYTES:
-        try:
+        try:  # the errors of the parser in Python are more precise
             return _Nodes(yaml.SafeLoader(text)).get_single_node()
         except _UNREADABLE as error:
-            wrong = error if isinstance(error, yaml.YAMLError) else wrong
-    if isinstance(wrong, yaml.reader.ReaderError):
-        raise BadFile(f"{shown}: holds a character that YAML does not allow (U+{wrong.character:04X})") from None
-    mark = getattr(wrong, "problem_mark", None) or getattr(wrong, "context_mark", None)
-    said = str(getattr(wrong, "problem", None) or wrong)
+            cause = error if isinstance(error, yaml.YAMLError) else cause
+    if isinstance(cause, yaml.reader.ReaderError):
+        raise BadFile(f"{name}: holds a character that YAML does not allow (U+{cause.character:04X})") from None
+    mark = getattr(cause, "problem_mark", None) or getattr(cause, "context_mark", None)
+    message = str(getattr(cause, "problem", None) or cause)
     for part, better in _CLEARER.items():
-        said = better if part in said else said
-    raise BadFile(ErrorAt(shown, mark.line + 1 if mark else 1, printable(said, 200)))
+        message = better if part in message else message
+    raise BadFile(ErrorAt(name, mark.line + 1 if mark else 1, printable(message, 200)))
 
 
 class _Values:
     """The values of the nodes of one document. A value that aliases repeat is made once, and counted each time."""
 
-    def __init__(self, shown: str, mistakes: Mistakes) -> None:
-        self._shown = shown
-        self._findings = mistakes
+    def __init__(self, file: str, mistakes: Mistakes) -> None:
+        self._file = file
+        self._mistakes = mistakes
         self._count = 0
         self._made: dict[int, tuple[Located, int] | None] = {}
         """The value of each node with the number of values in it; None while it is being made."""
 
     def of(self, node: yaml.Node, key: str = "") -> Located:
-        """Return the value of a node, which stands under `key` if it is one of a mapping."""
-        here, before, known = Located(None, self._shown, node.start_mark.line + 1), self._count, id(node) in self._made
-        made = self._made.setdefault(id(node), None)
-        if known and made is None:
-            raise BadFile(ErrorAt(here.file, here.line, "an alias stands inside of the value that it repeats"))
-        self._count += made[1] if made else 1
+        """Return the value of a node, which has the key `key` if it is in a mapping."""
+        located, start = Located(None, self._file, node.start_mark.line + 1), self._count
+        if id(node) in self._made and self._made[id(node)] is None:
+            raise BadFile(ErrorAt(located.file, located.line, "an alias stands inside of the value that it repeats"))
+        cached = self._made.setdefault(id(node), None)
+        self._count += cached[1] if cached else 1
         if self._count > VALUES:
-            raise BadFile(ErrorAt(here.file, here.line, f"the file has more than {VALUES:,} values"))
-        if made:
-            return made[0]
+            raise BadFile(ErrorAt(located.file, located.line, f"the file has more than {VALUES:,} values"))
+        if cached:
+            return cached[0]
         kind = node.tag.removeprefix(_TAG)
         if isinstance(node, yaml.ScalarNode):
-            here.data = self._scalar(node, kind, here, key)
+            located.data = self._scalar(node, kind, located, key)
         else:
             if kind != ("map" if isinstance(node, yaml.MappingNode) else "seq"):
-                self._findings.add(here, f"the tag {node.tag} is not known")
-            here.data = self._mapping(node) if isinstance(node, yaml.MappingNode) else [*map(self.of, node.value)]
-        self._made[id(node)] = here, self._count - before
-        return here
+                self._mistakes.add(located, f"the tag {node.tag} is not known")
+            located.data = self._mapping(node) if isinstance(node, yaml.MappingNode) else [*map(self.of, node.value)]
+        self._made[id(node)] = located, self._count - start
+        return located
 
     def _mapping(self, node: yaml.MappingNode) -> dict[str, Located]:
-        found: dict[str, Located] = {}
+        values: dict[str, Located] = {}
         inherited: dict[str, Located] = {}
-        for name, each in node.value:
+        for name, child in node.value:
             line = name.start_mark.line + 1
             if not isinstance(name, yaml.ScalarNode):
-                raise BadFile(ErrorAt(self._shown, line, "a key is text or a number"))
+                raise BadFile(ErrorAt(self._file, line, "a key is text or a number"))
             key = printable(_one_line(name.value))
-            value = self.of(each, key)
+            value = self.of(child, key)
             if key == "<<" and isinstance(value.data, dict):
                 inherited.update(value.data)
                 continue
             value = replace(value, line=line)
-            if key in found:
-                self._findings.add(value, f"key '{key}' is given twice (first in line {found[key].line})")
-            found[key] = value
-        return {**inherited, **found}
+            if key in values:
+                self._mistakes.add(value, f"key '{key}' is given twice (first in line {values[key].line})")
+            values[key] = value
+        return {**inherited, **values}
 
-    def _scalar(self, node: yaml.ScalarNode, kind: str, here: Located, key: str) -> Any:
+    def _scalar(self, node: yaml.ScalarNode, kind: str, located: Located, key: str) -> Any:
         """Return a scalar as text, number, truth value, date or None."""
         if kind in _READ and not (kind in ("int", "float") and len(node.value) > NUMBER_CHARACTERS):
             try:
                 value = _SCALARS.construct_object(node)
-                return self._visible(value, here, key) if isinstance(value, str) else value
+                return self._visible(value, located, key) if isinstance(value, str) else value
             except _UNREADABLE:
                 pass
             finally:
                 _SCALARS.constructed_objects.clear()  # it would keep every node of every file
-        shown = f"{key and f'{key}: '}{printable(repr(node.value), NUMBER_CHARACTERS)}"
-        self._findings.add(here, f"{shown} cannot be read as {_EXPECTED.get(kind, kind)}")
+        scalar = f"{key and f'{key}: '}{printable(repr(node.value), NUMBER_CHARACTERS)}"
+        self._mistakes.add(located, f"{scalar} cannot be read as {_EXPECTED.get(kind, kind)}")
         return None
 
-    def _visible(self, text: str, here: Located, key: str) -> str:
-        """Return a text as one line. An invisible character in it is a mistake: the text would not be what it seems."""
+    def _visible(self, text: str, located: Located, key: str) -> str:
+        """Return a text as one line. An invisible character in it is a mistake."""
         line = _one_line(text)
-        if not line.isprintable():
-            shown = f"{key and f'{key}: '}'{printable(line, SHOWN)}'"
-            self._findings.add(here, f"{shown} holds an invisible character; write it anew")
+        if not line.isprintable():  # a reader would see another text
+            quote = f"{key and f'{key}: '}'{printable(line, SHOWN)}'"
+            self._mistakes.add(located, f"{quote} holds an invisible character; write it anew")
         return line
 
 
 def _one_line(text: str) -> str:
-    """Return a text as one line: what a file says is shown in tables, errors and closing lines."""
+    """Return a text as one line, for tables, errors and closing lines."""
     return " ".join(text.split("\n")).strip() if "\n" in text else text
 
 
-def merge(base: Located, over: Located, whole: Collection[str] = ()) -> Located:
-    """Merge `over` into `base` key by key; values that are not mappings, and the keys in `whole`, are replaced."""
-    if isinstance(base.data, dict) and isinstance(over.data, dict):
+def merge(base: Located, overlay: Located, whole: Collection[str] = ()) -> Located:
+    """Merge `overlay` into `base` key by key; values that are not mappings, and the keys in `whole`, are replaced."""
+    if isinstance(base.data, dict) and isinstance(overlay.data, dict):
         merged = dict(base.data)
-        for key, value in over.data.items():
+        for key, value in overlay.data.items():
             merged[key] = merge(merged[key], value, whole) if key in merged and key not in whole else value
-        return Located(merged, over.file, over.line)
-    return over
+        return Located(merged, overlay.file, overlay.line)
+    return overlay
 
 
 MANY = 20
@@ -264,14 +257,14 @@ MANY = 20
 def nearest(word: str, choices: Iterable[str], listed_by: str = "") -> str:
     """Return a hint with the choices closest to `word`, followed by all choices, or by `listed_by`.
 
-    `listed_by` is what to do to see them: "'pytest-accel sku list' shows all". More than MANY follow only where no
-    choice is close.
+    `listed_by` is the advice how to list them: "'pytest-accel sku list' shows all". More than MANY follow only where
+    no choice is close.
     """
-    known = sorted(choices)
-    listed = listed_by or f"known: {', '.join(known)}"
-    if not (hint := did_you_mean(word, known).removeprefix("; ")):
-        return listed
-    return f"{hint} ({listed})" if listed_by or len(known) <= MANY else hint
+    names = sorted(choices)
+    listing = listed_by or f"known: {', '.join(names)}"
+    if not (hint := did_you_mean(word, names).removeprefix("; ")):
+        return listing
+    return f"{hint} ({listing})" if listed_by or len(names) <= MANY else hint
 
 
 # -- checks
@@ -292,9 +285,9 @@ class StatedCheck(Generic[Found]):
     check: Callable[[Located, str, Mistakes], Found]
     schema: Schema
 
-    def __call__(self, at: Located, key: str, mistakes: Mistakes) -> Found:
-        """Return the checked value under `key` of `at`; what is wrong with it is added to `mistakes`."""
-        return self.check(at, key, mistakes)
+    def __call__(self, entry: Located, key: str, mistakes: Mistakes) -> Found:
+        """Return the checked value of `entry`, whose key is `key`; its errors are added to `mistakes`."""
+        return self.check(entry, key, mistakes)
 
     def stating(self, **keywords: Any) -> StatedCheck[Found]:
         """Return the same check with more keywords in its schema."""
@@ -307,115 +300,114 @@ def accepts(schema: Schema) -> Callable[[Callable[[Located, str, Mistakes], Foun
 
 
 def schema_of(check: Check) -> Schema:
-    """Return the JSON Schema of a check; the one that accepts everything if the check states none."""
+    """Return the JSON Schema of a check; that which accepts everything if the check states none."""
     return check.schema if isinstance(check, StatedCheck) else {}
 
 
 @accepts({"type": "string", "pattern": r"\S"})
-def text(at: Located, key: str, mistakes: Mistakes) -> str | None:
+def text(entry: Located, key: str, mistakes: Mistakes) -> str | None:
     """Require a text that is not empty; return it stripped."""
-    if not isinstance(at.data, str) or not at.data.strip():
-        mistakes.add(at, f"{key}: expected text, found {at.plain()!r}")
+    if not isinstance(entry.data, str) or not entry.data.strip():
+        mistakes.add(entry, f"{key}: expected text, found {entry.plain()!r}")
         return None
-    return at.data.strip()
+    return entry.data.strip()
 
 
-def _meant(written: str) -> str:
+def _meant(literal: str) -> str:
     """Return a hint at the number that a text means; empty if it means none."""
-    thousands = re.fullmatch(r"\d{1,3}([,' ]\d{3})+(\.\d+)?", written)
-    if thousands:
-        return f"; write {float(re.sub(r'[^0-9.]', '', written)):.12g}, without separators"
-    if re.fullmatch(r"\d+,\d+", written):
-        return f"; write {written.replace(',', '.')}, with a point"
+    if re.fullmatch(r"\d{1,3}([,' ]\d{3})+(\.\d+)?", literal):  # separators of thousands
+        return f"; write {float(re.sub(r'[^0-9.]', '', literal)):.12g}, without separators"
+    if re.fullmatch(r"\d+,\d+", literal):
+        return f"; write {literal.replace(',', '.')}, with a point"
     try:
-        value = float(written)
+        value = float(literal)
     except ValueError:
-        return "; the unit has its own key" if written[:1].isdigit() else ""
-    return f"; YAML reads {written} as text, write {value:.12g}" if math.isfinite(value) else ""
+        return "; the unit has its own key" if literal[:1].isdigit() else ""
+    return f"; YAML reads {literal} as text, write {value:.12g}" if math.isfinite(value) else ""
 
 
 @accepts({"type": "number"})
-def number(at: Located, key: str, mistakes: Mistakes) -> float | None:
+def number(entry: Located, key: str, mistakes: Mistakes) -> float | None:
     """Require a finite number."""
-    if isinstance(at.data, bool) or not isinstance(at.data, (int, float)):
-        hint = _meant(at.data) if isinstance(at.data, str) else ""
-        mistakes.add(at, f"{key}: expected a number, found {at.plain()!r}{hint}")
+    if isinstance(entry.data, bool) or not isinstance(entry.data, (int, float)):
+        hint = _meant(entry.data) if isinstance(entry.data, str) else ""
+        mistakes.add(entry, f"{key}: expected a number, found {entry.plain()!r}{hint}")
         return None
     try:
-        finite = math.isfinite(at.data)
+        finite = math.isfinite(entry.data)
     except OverflowError:  # a whole number of hundreds of digits
         finite = False
     if not finite:
-        mistakes.add(at, f"{key}: expected a finite number, found {str(at.data)[:20]}")
+        mistakes.add(entry, f"{key}: expected a finite number, found {str(entry.data)[:20]}")
         return None
-    return at.data
+    return entry.data
 
 
 def number_that(fits: Callable[[float], bool], expected: str, **schema: Any) -> StatedCheck[float | None]:
-    """Return a check that requires a finite number that `fits`, which is what `expected` says in words."""
+    """Return a check that requires a finite number that `fits`; `expected` says that in words."""
 
     @accepts({"type": "number", **schema})
-    def check(at: Located, key: str, mistakes: Mistakes) -> float | None:
-        found = number(at, key, mistakes)
-        if found is not None and not fits(found):
-            mistakes.add(at, f"{key}: expected {expected}, found {found:g}")
+    def check(entry: Located, key: str, mistakes: Mistakes) -> float | None:
+        value = number(entry, key, mistakes)
+        if value is not None and not fits(value):
+            mistakes.add(entry, f"{key}: expected {expected}, found {value:g}")
             return None
-        return found
+        return value
 
     return check
 
 
 def that(fits: Callable[[Any], bool], expected: str, **schema: Any) -> StatedCheck[Any]:
-    """Return a check that requires a value that `fits`, which is what `expected` says in words."""
+    """Return a check that requires a value that `fits`; `expected` says that in words."""
 
     @accepts(schema)
-    def check(at: Located, key: str, mistakes: Mistakes) -> Any:
-        if fits(at.data):
-            return at.data
-        mistakes.add(at, f"{key}: expected {expected}, found {at.plain()!r}")
+    def check(entry: Located, key: str, mistakes: Mistakes) -> Any:
+        if fits(entry.data):
+            return entry.data
+        mistakes.add(entry, f"{key}: expected {expected}, found {entry.plain()!r}")
         return None
 
     return check
 
 
-def whole(least: int, most: float, expected: str) -> StatedCheck[Any]:
+def whole(low: int, high: float, expected: str) -> StatedCheck[Any]:
     """Return a check that requires a whole number within bounds."""
-    return that(lambda found: type(found) is int and least <= found <= most, expected, type="integer", minimum=least)
+    return that(lambda value: type(value) is int and low <= value <= high, expected, type="integer", minimum=low)
 
 
-positive = number_that(lambda found: found > 0, "a number above zero", exclusiveMinimum=0)
+positive = number_that(lambda value: value > 0, "a number above zero", exclusiveMinimum=0)
 count = whole(1, math.inf, "a whole number above zero")
-flag = that(lambda found: isinstance(found, bool), "true or false", type="boolean")
+flag = that(lambda value: isinstance(value, bool), "true or false", type="boolean")
 
 
 @accepts({})
-def anything(at: Located, key: str, mistakes: Mistakes) -> Any:  # noqa: ARG001  a Check's signature
+def anything(entry: Located, key: str, mistakes: Mistakes) -> Any:  # noqa: ARG001  a Check's signature
     """Accept any value."""
-    return at.plain()
+    return entry.plain()
 
 
 _DATE = r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?"
 
 
 @accepts({"type": ["string", "integer"], "pattern": f"^{_DATE}$", "minimum": 1000, "maximum": 9999})
-def date(at: Located, key: str, mistakes: Mistakes) -> str | None:
+def date(entry: Located, key: str, mistakes: Mistakes) -> str | None:
     """Require a year, a month or a day: 2026, 2026-11 or 2026-11-21."""
-    shown = str(at.plain())
-    if not re.fullmatch(_DATE, shown):
-        mistakes.add(at, f"{key}: expected a date such as 2026-11 or 2026-11-21, found {shown!r}")
+    value = str(entry.plain())
+    if not re.fullmatch(_DATE, value):
+        mistakes.add(entry, f"{key}: expected a date such as 2026-11 or 2026-11-21, found {value!r}")
         return None
-    return shown
+    return value
 
 
 def one_of(*choices: str) -> StatedCheck[str | None]:
     """Return a check that requires one of the choices."""
 
     @accepts({"type": "string", "enum": list(choices)})
-    def check(at: Located, key: str, mistakes: Mistakes) -> str | None:
-        if at.data not in choices:
-            mistakes.add(at, f"{key}: {at.plain()!r} is not known; {nearest(str(at.plain()), choices)}")
+    def check(entry: Located, key: str, mistakes: Mistakes) -> str | None:
+        if entry.data not in choices:
+            mistakes.add(entry, f"{key}: {entry.plain()!r} is not known; {nearest(str(entry.plain()), choices)}")
             return None
-        return str(at.data)
+        return str(entry.data)
 
     return check
 
@@ -424,11 +416,11 @@ def list_of(item: Check) -> StatedCheck[Any]:
     """Return a check that requires a list whose items pass `item`."""
 
     @accepts({"type": "array", "items": schema_of(item)})
-    def check(at: Located, key: str, mistakes: Mistakes) -> list[Any] | None:
-        if not isinstance(at.data, list):
-            mistakes.add(at, f"{key}: expected a list, found {at.plain()!r}")
+    def check(entry: Located, key: str, mistakes: Mistakes) -> list[Any] | None:
+        if not isinstance(entry.data, list):
+            mistakes.add(entry, f"{key}: expected a list, found {entry.plain()!r}")
             return None
-        return [item(each, key, mistakes) for each in at.data]
+        return [item(child, key, mistakes) for child in entry.data]
 
     return check
 
@@ -437,35 +429,35 @@ def mapping_of(value: Check) -> StatedCheck[Any]:
     """Return a check that requires a mapping with any keys, whose values pass `value`."""
 
     @accepts({"type": "object", "additionalProperties": schema_of(value)})
-    def check(at: Located, key: str, mistakes: Mistakes) -> dict[str, Any] | None:
-        if not isinstance(at.data, dict):
-            mistakes.add(at, f"{key}: expected a mapping, found {at.plain()!r}")
+    def check(entry: Located, key: str, mistakes: Mistakes) -> dict[str, Any] | None:
+        if not isinstance(entry.data, dict):
+            mistakes.add(entry, f"{key}: expected a mapping, found {entry.plain()!r}")
             return None
-        return {name: value(each, f"{key}.{name}", mistakes) for name, each in at.data.items()}
+        return {name: value(child, f"{key}.{name}", mistakes) for name, child in entry.data.items()}
 
     return check
 
 
 def record_of(fields: Mapping[str, Check], required: Sequence[str] = ()) -> StatedCheck[Any]:
     """Return a check that requires a mapping with the known keys `fields`, of which some are `required`."""
-    properties = {name: schema_of(each) for name, each in fields.items()}
+    properties = {name: schema_of(check) for name, check in fields.items()}
     demanded = {"required": list(required)} if required else {}
 
     @accepts({"type": "object", "properties": properties, "additionalProperties": False, **demanded})
-    def check(at: Located, key: str, mistakes: Mistakes) -> dict[str, Any] | None:
-        if not isinstance(at.data, dict):
-            mistakes.add(at, f"{key}: expected a mapping, found {at.plain()!r}")
+    def check(entry: Located, key: str, mistakes: Mistakes) -> dict[str, Any] | None:
+        if not isinstance(entry.data, dict):
+            mistakes.add(entry, f"{key}: expected a mapping, found {entry.plain()!r}")
             return None
-        checked: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         prefix = f"{key}." if key else ""
-        for name, each in at.data.items():
+        for name, child in entry.data.items():
             if name in fields:
-                checked[name] = fields[name](each, prefix + name, mistakes)
+                values[name] = fields[name](child, prefix + name, mistakes)
             else:
-                mistakes.add(each, f"unknown key '{prefix}{name}'; {nearest(name, fields)}")
+                mistakes.add(child, f"unknown key '{prefix}{name}'; {nearest(name, fields)}")
         for name in required:
-            if name not in at.data:
-                mistakes.add(at, f"{key or 'the file'}: '{name}' is missing")
-        return checked
+            if name not in entry.data:
+                mistakes.add(entry, f"{key or 'the file'}: '{name}' is missing")
+        return values
 
     return check

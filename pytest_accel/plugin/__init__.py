@@ -49,20 +49,20 @@ def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) 
     An error of another plugin ends pytest with 3 instead of 1, and so does an output that cannot be written to. This is
     the outermost wrapper: the capture of pytest, another one, keeps the streams that it finds.
     """
-    known = early_config.known_args_namespace
-    if any(word.partition("=")[0] == "--sku" for word in args) and not hasattr(known, "sku"):
+    options_read = early_config.known_args_namespace
+    if any(word.partition("=")[0] == "--sku" for word in args) and not hasattr(options_read, "sku"):
         raise pytest.UsageError("--sku is an option of pytest-accel; in pytest it is --accel-sku")
-    early_config.stash[OWN_PATHS] = bool(known.file_or_dir)
+    early_config.stash[OWN_PATHS] = bool(options_read.file_or_dir)
     args[:0] = options.ini_words(early_config, args)
-    known.accel_sku = known.accel_sku or early_config.getini("accel_sku") or None
-    if not options.is_acceptance_run(known):
+    options_read.accel_sku = options_read.accel_sku or early_config.getini("accel_sku") or None
+    if not options.is_acceptance_run(options_read):
         return (yield)
     output.protect()
-    if known.file_or_dir:
+    if options_read.file_or_dir:
         args[:] = map(_packaged, args)
     else:
-        known.file_or_dir += [str(path.absolute()) for path in known.accel_with]
-        args += ["--pyargs", SUITE, *known.file_or_dir]
+        options_read.file_or_dir += [str(path.absolute()) for path in options_read.accel_with]
+        args += ["--pyargs", SUITE, *options_read.file_or_dir]
     try:
         return (yield)
     except BaseException as error:
@@ -82,16 +82,16 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
     try:
         status = yield
     except BaseException as error:
-        late = isinstance(error, KeyboardInterrupt) and _of_closing(config) is not None  # Ctrl-C once more
-        if _has_status(error) and not late:
+        after_closing = isinstance(error, KeyboardInterrupt) and _of_closing(config) is not None  # Ctrl-C once more
+        if _has_status(error) and not after_closing:
             raise
-        if not late:
+        if not after_closing:
             traceback.print_exc()
         status = int(pytest.ExitCode.INTERNAL_ERROR)
     unasked = options.shows_only(config.option) and not options.shows_by_command(config.invocation_params.args)
     if status == pytest.ExitCode.OK and unasked:  # every run would be green
-        why = "the ini file or PYTEST_ADDOPTS makes pytest only print something about itself"
-        sys.stderr.write(f"nothing was measured: {why}\n")
+        reason = "the ini file or PYTEST_ADDOPTS makes pytest only print something about itself"
+        sys.stderr.write(f"nothing was measured: {reason}\n")
         return exits.NOT_JUDGED
     return status if options.is_series(config.option) else exit_status(status, _of_closing(config))
 
@@ -114,8 +114,8 @@ def _of_closing(config: pytest.Config) -> int | None:
     session = config.stash.get(SESSION, None)
     status = session.ledger.record.closing.exit if session else -1
     if session and session.fabric.fabric and status in (exits.HOLDS, exits.NOT_JUDGED):
-        both = status, session.fabric.fabric.conclusion.closing.exit
-        status = exits.REJECTED if exits.REJECTED in both else max(both)
+        statuses = status, session.fabric.fabric.conclusion.closing.exit
+        status = exits.REJECTED if exits.REJECTED in statuses else max(statuses)
     return status if status >= 0 else None
 
 
@@ -138,12 +138,12 @@ def exit_status(of_pytest: int | None, of_closing: int | None) -> int | None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers and, for an acceptance run, the plugin that conducts it. Raises pytest.UsageError."""
-    known = [f"accel_{name}" for name in (*options.INI, "required")]
+    names = [f"accel_{name}" for name in (*options.INI, "required")]
     # A misspelt option makes no acceptance run, and pytest would only warn. Its public interface tells no such option.
-    for key in (each for each in getattr(config, "_get_unknown_ini_keys", tuple)() if each.startswith("accel_")):
+    for key in (key for key in getattr(config, "_get_unknown_ini_keys", tuple)() if key.startswith("accel_")):
         from pytest_accel.core.words import did_you_mean
 
-        raise pytest.UsageError(f"{config.inipath or 'pytest'}: there is no option {key}{did_you_mean(key, known)}")
+        raise pytest.UsageError(f"{config.inipath or 'pytest'}: there is no option {key}{did_you_mean(key, names)}")
     for name in MARKERS:
         config.addinivalue_line("markers", registration(name))
     if not any(word.startswith("--benchmark") for word in options.option_words(config)):
@@ -173,8 +173,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """
     try:
         item.stash[LIMITS] = _limits(item)
-    except pytest.fail.Exception as wrong:
-        raise pytest.UsageError(str(wrong)) from None
+    except pytest.fail.Exception as error:
+        raise pytest.UsageError(str(error)) from None
     if item.stash[LIMITS] and not options.is_acceptance_run(item.config.option):
         item.add_marker(pytest.mark.skip(reason="needs --accel-sku=NAME"))
 
@@ -185,20 +185,20 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     config, option = session.config, session.config.option
     if not config.getini("accel_required") or options.is_acceptance_run(option) or options.plans_only(option):
         return
-    if ours := [item for item in session.items if measures(item)]:
-        tests = f"{len(ours)} test{'s' * (len(ours) > 1)}"
+    if measuring := [item for item in session.items if measures(item)]:
+        tests = f"{len(measuring)} test{'s' * (len(measuring) > 1)}"
         raise pytest.UsageError(
             f"accel_required is set, and without --accel-sku=NAME {tests} would measure nothing, "
-            f"such as {ours[0].nodeid}"
+            f"such as {measuring[0].nodeid}"
         )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say that options of this plugin have no effect without --accel-sku."""
-    given = [str(arg).partition("=")[0] for arg in config.invocation_params.args]
-    ours = [arg for arg in given if arg.startswith("--accel-")]
-    if ours and not options.is_acceptance_run(config.option):
-        terminalreporter.write_line(f"{ours[0]} has no effect without --accel-sku=NAME", yellow=True)
+    words = (str(word).partition("=")[0] for word in config.invocation_params.args)
+    option = next((word for word in words if word.startswith("--accel-")), "")
+    if option and not options.is_acceptance_run(config.option):
+        terminalreporter.write_line(f"{option} has no effect without --accel-sku=NAME", yellow=True)
 
 
 def _limits(item: pytest.Item) -> list[Limit]:
@@ -215,6 +215,6 @@ def _limits(item: pytest.Item) -> list[Limit]:
         kind = "a method of unittest.TestCase" if type(item).__name__ == "TestCaseFunction" else ""
         kind = "an async function" if inspect.iscoroutinefunction(function) else kind
         if kind:
-            why = f"{item.nodeid} is {kind}, which cannot measure; write a plain function: def test(accel_check)"
-            raise pytest.fail.Exception(why, pytrace=False)
+            reason = f"{item.nodeid} is {kind}, which cannot measure; write a plain function: def test(accel_check)"
+            raise pytest.fail.Exception(reason, pytrace=False)
     return limits

@@ -1,4 +1,4 @@
-"""Closes a run: judges it by what pytest knows of its end, and writes table, closing line, page and signature.
+"""Closes a run: judges it by pytest's account of its end, and writes table, closing line, page and signature.
 
 A run that measures nothing shows its plan instead.
 """
@@ -21,7 +21,7 @@ from pytest_accel.core.verdict import Closing, Status
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.closing.line import Errors
 from pytest_accel.plugin import page_file, screen
-from pytest_accel.plugin.collection import Collection, left_out, place
+from pytest_accel.plugin.collection import Collection, index_of, left_out
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
 from pytest_accel.plugin.loaded import loaded
 from pytest_accel.plugin.reports import Reports
@@ -58,7 +58,7 @@ class ClosingPlugin:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, None, None]:
-        """Judge the run before any summary is written, and write the closing line after all of them."""
+        """Judge the run before any summary is written, and write the closing line after all summaries."""
         self._interrupts.no_timer()
         session.exitstatus = self._conclude(exitstatus).exit
         ledger = self._session.ledger
@@ -70,8 +70,8 @@ class ClosingPlugin:
         except (Exception, SystemExit, pytest.fail.Exception, pytest.skip.Exception) as error:  # noqa: BLE001
             failure = f"a plugin at the end of the session ({type(error).__name__}: {error})"
             self._session.broken_after(failure)
-        closing = ledger.believed()  # what ran since may have reached what was judged
-        session.exitstatus = closing.exit  # whatever another plugin made of it
+        closing = ledger.believed()  # a plugin that ran since may have reached the verdicts
+        session.exitstatus = closing.exit  # whatever another plugin has set
         closing_file.write(closing.line)
         width, full = screen.folding_width(self._config), self._config.getoption("verbose", 0) > 0
         lines = _last_lines(self._session, self._reports.tests, closing, width, full=full)
@@ -86,19 +86,19 @@ class ClosingPlugin:
     def pytest_terminal_summary(self, config: pytest.Config) -> None:
         """Write the table."""
         ledger, full = self._session.ledger, config.option.verbose > 0
-        found, width = findings_of(ledger.record), screen.width(config)
-        _write_section(config, table(ledger.verdicts, ledger.names, found, full=full, width=width))
+        findings, width = findings_of(ledger.record), screen.width(config)
+        _write_section(config, table(ledger.verdicts, ledger.names, findings, full=full, width=width))
 
     def _conclude(self, exitstatus: int) -> Closing:
         """Close the run by the exit status of pytest, and return its closing line and exit status.
 
-        A run that reached its time limit is judged by what it measured.
+        A run that reached its time limit is judged by its measurements until then.
 
         If tests failed, and neither a verdict nor an error of a measuring test explains it, the errors of other tests
         and of the collection are counted.
         """
         reports, collection, stopped_by = self._reports, self._collection, self._interrupts.reason
-        self._loaded = loaded(self._config)  # now that plugins and tests have loaded all they need
+        self._loaded = loaded(self._config)  # after plugins and tests have loaded all they need
         if skipped := len(reports.not_run):
             self._session.rule_out("run", f"{counted(skipped, 'test')} skipped before measuring anything")
         errors = self._errors
@@ -111,23 +111,23 @@ class ClosingPlugin:
             self._session.rule_out("time", self._session.deadline.ended)
             return self.finish()
         if exitstatus in JUDGED and not stopped_by:
-            never = [item for item in collection.items if measures(item) and item not in reports.ran]
-            collection.note_missing(never, "never run")
+            missing = [item for item in collection.items if measures(item) and item not in reports.ran]
+            collection.note_missing(missing, "never run")
             return self.finish()
         if exitstatus in JUDGED:  # pytest.exit() with such a status, before every test was run
             exitstatus = pytest.ExitCode.INTERRUPTED
-        why = stopped_by or (TEST_NOT_FOUND if exitstatus == pytest.ExitCode.USAGE_ERROR else PYTEST_FAILED)
+        reason = stopped_by or (TEST_NOT_FOUND if exitstatus == pytest.ExitCode.USAGE_ERROR else PYTEST_FAILED)
         if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
-            why = "no test was collected"
-        return self.finish(why, ended=int(exitstatus))
+            reason = "no test was collected"
+        return self.finish(reason, ended=int(exitstatus))
 
     def finish(self, interrupted: str | None = None, ended: int = 2) -> Closing:
-        """Give the session all that pytest knows of the run, and close it: see `Session.finish`."""
-        passed, named = len(self._reports.own_passed), self._config.option.accel_with or self._config.option.file_or_dir
-        own = f"{counted(passed, 'test')} of {listed([str(path) for path in named])}" if passed else ""
+        """Give the session pytest's account of the run, and close it: see `Session.finish`."""
+        passed, tests = len(self._reports.own_passed), self._config.option.accel_with or self._config.option.file_or_dir
+        own_tests = f"{counted(passed, 'test')} of {listed([str(path) for path in tests])}" if passed else ""
         broken, failed = self._errors.broken, self._errors.failed
         end = Circumstances(
-            broken_tests=broken, failed_tests=failed, own_tests=own, interrupted=interrupted, ended=ended
+            broken_tests=broken, failed_tests=failed, own_tests=own_tests, interrupted=interrupted, ended=ended
         )
         return self._session.finish(end, self._loaded)
 
@@ -143,22 +143,20 @@ class Planning:
         """Take the packaged tests out of the list, which pytest prints next, unless -v or -q was given."""
         if not items or not config.option.collectonly or config.option.verbose:
             return None
-        items[0].session.items = [item for item in items if place(item) is None]
+        items[0].session.items = [item for item in items if index_of(item) is None]
         return "the plan is below; -v or -q lists the packaged tests"
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, None, None]:
-        """Set the exit status.
-
-        0 is for --collect-only on the command line alone. In a configuration file or PYTEST_ADDOPTS it would make every
-        nightly run pass, and --setup-plan and --setup-only look like a run.
-        """
+        """Set the exit status: 0 for --collect-only on the command line alone."""
         session.items = self._collection.items  # complete for other plugins, too
         yield
-        given = {str(arg) for arg in session.config.invocation_params.args}
+        arguments = {str(arg) for arg in session.config.invocation_params.args}
         if exitstatus == pytest.ExitCode.TESTS_FAILED:  # a fixture under --setup-only; 1 is kept for REJECTED
             exitstatus = pytest.ExitCode.INTERNAL_ERROR
-        elif exitstatus == pytest.ExitCode.OK and not {"--collect-only", "--collectonly", "--co"} & given:
+        # In a configuration file or PYTEST_ADDOPTS it would make every nightly run pass; --setup-plan and --setup-only
+        # look like a run.
+        elif exitstatus == pytest.ExitCode.OK and not {"--collect-only", "--collectonly", "--co"} & arguments:
             text = "nothing was measured: --collect-only, --setup-plan and --setup-only do not run the tests"
             screen.write(session.config, [(text, "yellow")])
             exitstatus = exits.NOT_JUDGED
@@ -176,8 +174,8 @@ def _write_section(config: pytest.Config, lines: list[terminal.Line]) -> None:
     session, reporter = config.stash[SESSION], screen.reporter(config)
     terms = session.found.terms
     lines += [(f"note: {note}", "yellow") for note in (*session.ledger.record.notes, *left_out(config))]
-    if between := session.fabric.fabric:  # which the node of rank 0 alone knows
-        lines += fabric.lines(between)
+    if network := session.fabric.fabric:  # on the node of rank 0 alone
+        lines += fabric.lines(network)
     if lines and reporter:
         simulated = "SIMULATED " if session.asked.node else ""
         title = f"accel: {simulated}{terms.sku.name if terms.sku else 'no SKU'}, {terms.level}"
@@ -197,7 +195,7 @@ def _signed(folder: Path, key: Path) -> terminal.Line:
 def _last_lines(
     session: Session, tests: Tests, closing: Closing, width: int | None, *, full: bool
 ) -> list[terminal.Line]:
-    """Return the closing line and what follows it, each only where there is one.
+    """Return the closing line and the lines below it, as far as there are any.
 
     They are folded to `width` columns where a person reads them; None is for a file, in which whatever belongs together
     stays in one line. With `full`, every finding has its next step, and the time and the hash of the record are shown.
@@ -206,8 +204,8 @@ def _last_lines(
     run, together = ledger.record.info, session.asked.options.fabric  # no node leads on by itself from a fabric run
     took = [terminal.time_line(run["seconds"])] if full and "seconds" in run else []
     took += [terminal.sampling_line(run["sampling"])] if full and "sampling" in run else []
-    found, places = findings_of(ledger.record), places_of(ledger.record)
-    steps = next_steps(found, ledger.verdicts, ledger.names, places, full=full)
+    findings, places = findings_of(ledger.record), places_of(ledger.record)
+    steps = next_steps(findings, ledger.verdicts, ledger.names, places, full=full)
     return [
         *terminal.closing_lines(closing, ledger.verdicts, width),
         *terminal.why_lines(closing, ledger.names, width, full=full),
@@ -221,13 +219,13 @@ def _last_lines(
 
 
 def _repeated(session: Session, tests: Tests, closing: Closing) -> list[terminal.Line]:
-    """Return the command that measures again what the closing line names; the page of the first run stays."""
-    named = [tests[each.key] for each in closing.named if each.key in tests and each.status is not Status.UNMEASURED]
-    if not named:
+    """Return the command that repeats the tests which the closing line names; the page of the first run stays."""
+    keys = [verdict.key for verdict in closing.named if verdict.status is not Status.UNMEASURED]
+    if not (names := [tests[key] for key in keys if key in tests]):
         return []
     command = [word for word in session.asked.options.command if word.partition("=")[0] != "--accel-report"]
-    left_out = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for option in ("-k", "--accel-output", "--accel-hours"):
-        left_out.add_argument(option)
-    words = [*left_out.parse_known_args(command)[1], "-k", " or ".join(dict.fromkeys(named))]
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for option in ("-k", "--accel-output", "--accel-hours"):  # the options to leave out
+        parser.add_argument(option)
+    words = [*parser.parse_known_args(command)[1], "-k", " or ".join(dict.fromkeys(names))]
     return [(f"again: {shlex.join(words)}", "")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Sequence, Sized
 from contextlib import suppress
 from glob import glob
 from pathlib import Path
@@ -25,7 +25,7 @@ LIMITED = ("inventory", "health", "host", "counters", "delivery")
 
 
 class Collection:
-    """A plugin object that collects the tests of a run, and notes what is missing among them."""
+    """A plugin object that collects the tests of a run, and notes missing ones."""
 
     def __init__(self, session: Session, progress: TerminalProgress) -> None:
         self._session = session
@@ -55,38 +55,38 @@ class Collection:
 
     def _no_device(self) -> pytest.ParameterSet:
         """Return the parameter of a test that is skipped because there is no device."""
-        why = self._session.found.discovery.unreachable(None)
-        reason = f"no device: {why.reason if why else 'pytest-accel discover tells more'}"
+        problem = self._session.found.discovery.unreachable(None)
+        reason = f"no device: {problem.reason if problem else 'pytest-accel discover tells more'}"
         return pytest.param("", id="none", marks=pytest.mark.skip(reason=reason))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_pycollect_makeitem(self) -> Generator[None, object, object]:
         """Leave out tests over the limited facts of a SKU that limits none."""
-        made = yield
-        if not isinstance(made, list):
-            return made
-        tests = [item for item in made if isinstance(item, pytest.Function)]
-        self._functions |= {(position, item.originalname) for item in tests if (position := place(item)) is not None}
-        return [item for item in made if self._belongs(item)]
+        result = yield
+        if not isinstance(result, list):
+            return result
+        tests = [item for item in result if isinstance(item, pytest.Function)]
+        self._functions |= {(index, item.originalname) for item in tests if (index := index_of(item)) is not None}
+        return [item for item in result if self._belongs(item)]
 
     def _belongs(self, item: object) -> bool:
         """Return False for a packaged test that this run does not need: over no fact, or of another kind of run."""
-        given = item.callspec.params if hasattr(item, "callspec") else {}
-        if any(given.get(f"accel_{probe}", "") is None for probe in LIMITED):
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        if any(parameters.get(f"accel_{probe}", "") is None for probe in LIMITED):
             return False
-        if not isinstance(item, pytest.Item) or (position := place(item)) is None:
+        if not isinstance(item, pytest.Item) or (index := index_of(item)) is None:
             return True
-        if ORDER[position] == "test_vendor_diagnostic" and diagnostics.METRIC not in self._session.found.terms.required:
+        if ORDER[index] == "test_vendor_diagnostic" and diagnostics.METRIC not in self._session.found.terms.required:
             return False
-        return ORDER[position] in IN_FABRIC if self._session.asked.options.fabric else ORDER[position] != "test_fabric"
+        return ORDER[index] in IN_FABRIC if self._session.asked.options.fabric else ORDER[index] != "test_fabric"
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Remember the order of collection.
 
         Raises pytest.UsageError for a marker by which pytest-timeout would end pytest itself.
         """
-        if why := interrupts.marker_ends_pytest(item):
-            raise pytest.UsageError(why)
+        if reason := interrupts.marker_ends_pytest(item):
+            raise pytest.UsageError(reason)
         self.items.append(item)
 
     @pytest.hookimpl(tryfirst=True)
@@ -94,22 +94,21 @@ class Collection:
         """Restore the order of the packaged suite after --ff, --nf or a user's hook has changed it.
 
         Links are measured before collectives, then the user's own tests and the soak run; error counters are read last,
-        since they cover only what ran before them.
+        since they cover only the tests before them.
         """
         # Not in pytest_collection_modifyitems: --ff and --nf reorder in wrappers, after every implementation of it.
         collected = {item: position for position, item in enumerate(self.items)}
-        kept = set(session.items)
-        self.note_missing([item for item in collected if item not in kept], "taken out by a plugin or a conftest.py")
-        lacking = [name for _, name in sorted(functions() - self._functions)]
-        if lacking and not self._session.narrowed:  # by an ini file or a hook
-            self._session.rule_out("run", f"the packaged suite was collected without {', '.join(lacking)}")
-        own = [item for item in session.items if place(item) is None]
+        self.note_missing(collected.keys() - {*session.items}, "taken out by a plugin or a conftest.py")
+        missing = [name for _, name in sorted(functions() - self._functions)]
+        if missing and not self._session.narrowed:  # by an ini file or a hook
+            self._session.rule_out("run", f"the packaged suite was collected without {', '.join(missing)}")
+        own_tests = [item for item in session.items if index_of(item) is None]
         for path in map(str, session.config.option.accel_with):
             folder = Path(path.partition("::")[0]).resolve()
-            if not any(item.path.resolve().is_relative_to(folder) for item in own):
+            if not any(item.path.resolve().is_relative_to(folder) for item in own_tests):
                 self._session.rule_out("run", f"--accel-with {path} has no test")
-        positions = {item: (float(place(item) or 0), collected[item]) for item in session.items}
-        positions |= {item: (ORDER.index(LAST[0]) - 0.5, position) for position, item in enumerate(own)}
+        positions = {item: (float(index_of(item) or 0), collected[item]) for item in session.items}
+        positions |= {item: (ORDER.index(LAST[0]) - 0.5, position) for position, item in enumerate(own_tests)}
         session.items.sort(key=positions.__getitem__)
         self.items = list(session.items)  # a hook may take tests out of the session's own list later
         if not plans_only(session.config.option):
@@ -127,15 +126,15 @@ class Collection:
         elif report.skipped:
             self._session.rule_out("run", f"{report.nodeid} was skipped")
 
-    def note_missing(self, items: Sequence[pytest.Item], how: str) -> None:
+    def note_missing(self, items: Sized, cause: str) -> None:
         """Note tests that a hook took out or over without telling pytest, unless some are known to be missing."""
         if items and not self._session.narrowed:
             count = "1 test was" if len(items) == 1 else f"{len(items)} tests were"
-            self._session.rule_out("run", f"{count} {how}")
+            self._session.rule_out("run", f"{count} {cause}")
 
 
-def place(item: pytest.Item) -> int | None:
-    """Return the position of an item's module in the packaged suite, None for any other item."""
+def index_of(item: pytest.Item) -> int | None:
+    """Return the index of an item's module in the packaged suite, None for any other item."""
     module = getattr(getattr(item, "module", None), "__name__", "")
     package, _, name = module.rpartition(".")
     return ORDER.index(name) if package == "pytest_accel.suite" and name in ORDER else None
@@ -144,17 +143,18 @@ def place(item: pytest.Item) -> int | None:
 def left_out(config: pytest.Config) -> list[str]:
     """Return a sentence if tests of devices lie in the current folder, its `tests` or `testpaths`, and are not run.
 
-    Their text is searched: to import them may take long, and do anything. No other folder is entered: below `/` or a
-    home may lie a file system that does not answer. Tests of this package are none of a site.
+    No other folder is entered: below `/` or a home may lie a file system that does not answer.
     """
-    here, found = config.invocation_params.dir, list[str]()
+    current, matches = config.invocation_params.dir, list[str]()
+    # tests of this package are none of a site
     if config.stash[OWN_PATHS] or config.option.accel_with or config.rootpath == Path(__file__).parents[2]:
         return []
     folders = ["", "tests", *config.getini("testpaths")]
     names = [f"{folder}/{name}".lstrip("/") for folder in folders for name in config.getini("python_files")]
-    for file in sorted({file for name in names for file in glob(name, root_dir=here)})[:200]:  # noqa: PTH207
+    for file in sorted({file for name in names for file in glob(name, root_dir=current)})[:200]:  # noqa: PTH207
         with suppress(untrusted.BadFile):
-            text = untrusted.read_bytes(here / file, most=untrusted.MIB)
-            found += [file] if b"accel_check" in text or b"accel_device" in text else []
-    named = "." if len(found) > 1 else "".join(found)
-    return [f"the tests of {listed(found, 1)} are not run; --accel-with={named} adds them"] if found else []
+            # searched as text: to import them may take long, and do anything
+            text = untrusted.read_bytes(current / file, most=untrusted.MIB)
+            matches += [file] if b"accel_check" in text or b"accel_device" in text else []
+    argument = "." if len(matches) > 1 else "".join(matches)
+    return [f"the tests of {listed(matches, 1)} are not run; --accel-with={argument} adds them"] if matches else []

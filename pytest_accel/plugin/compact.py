@@ -16,8 +16,8 @@ from pytest_accel.plugin.reports import TOLD
 
 def wanted(config: pytest.Config, *, own_paths: bool) -> bool:
     """Return True if only the packaged suite runs, and the user asked neither for more nor for tracebacks."""
-    given = [str(word) for word in config.invocation_params.args]
-    return not own_paths and config.getoption("verbose", 0) == 0 and not any(word.startswith("--tb") for word in given)
+    words = [str(word) for word in config.invocation_params.args]
+    return not own_paths and config.getoption("verbose", 0) == 0 and not any(word.startswith("--tb") for word in words)
 
 
 class Compact:
@@ -46,6 +46,6 @@ class Compact:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Put them back, for the short summary and the counts: the sections are written by now."""
-        if self._failed:
+        """Put the failures back for the short summary and the counts."""
+        if self._failed:  # the sections are written by now
             terminalreporter.stats["failed"] = self._failed

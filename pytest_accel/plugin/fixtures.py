@@ -27,7 +27,7 @@ def _accel_subject(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def accel_device(request: pytest.FixtureRequest, _accel_subject: str) -> Device:
     """Return the device that this test is about; the test runs once for each device."""
-    return copy.deepcopy(next(each for each in _session(request).found.devices if each.uuid == _accel_subject))
+    return copy.deepcopy(next(device for device in _session(request).found.devices if device.uuid == _accel_subject))
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def accel_sku(request: pytest.FixtureRequest) -> Sku:
     sku = _session(request).found.terms.sku
     if sku is None:
         pytest.skip("no SKU was recognised")
-    return copy.deepcopy(sku)  # as all that a test gets: it cannot change by what others are judged
+    return copy.deepcopy(sku)  # so that no test changes the limits of others
 
 
 @pytest.fixture
@@ -112,12 +112,12 @@ def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable
             raise error.with_traceback(None) from None  # the mistake is in the user's file, which the text names
         except (AssertionError, pytest.fail.Exception) as error:  # pytest-timeout's, or an assertion of this package
             raise ProbeError(f"the measurement was stopped: {error}") from error
-        found = [*verdicts, *session.changes_of(_accel_subject)]
-        item.stash.setdefault(VERDICTS, []).extend(found)
-        _tell(item, found)
+        all_verdicts = [*verdicts, *session.changes_of(_accel_subject)]
+        item.stash.setdefault(VERDICTS, []).extend(all_verdicts)
+        _tell(item, all_verdicts)
         _publish(request, session, verdicts[0])
-        _conclude(session, found)
-        return copy.deepcopy(verdicts)  # a test may change what it gets, and not what the run has judged
+        _conclude(session, all_verdicts)
+        return copy.deepcopy(verdicts)  # a test may change its copy, and not the verdicts of the run
 
     return check
 
@@ -143,8 +143,8 @@ def _tell(item: pytest.Item, verdicts: list[Verdict]) -> None:
     """
     try:
         hook = item.config.hook.pytest_accel_verdict
-        for each in verdicts if hook.get_hookimpls() else ():
-            hook(verdict=copy.deepcopy(each), item=item)
+        for verdict in verdicts if hook.get_hookimpls() else ():
+            hook(verdict=copy.deepcopy(verdict), item=item)
     except (AssertionError, pytest.fail.Exception, pytest.skip.Exception) as error:
         raise RuntimeError(f"pytest_accel_verdict: {type(error).__name__}: {error}") from error
 

@@ -42,7 +42,7 @@ FILTERS = {
 
 
 class Acceptance:
-    """A plugin object that opens and ends one acceptance run, and registers those for what lies between.
+    """A plugin object that opens and ends one acceptance run, and registers those of collecting and running.
 
     It is made in pytest_configure, which checks the options. Processes, locks and the record begin in
     pytest_sessionstart.
@@ -72,8 +72,8 @@ class Acceptance:
             self._interrupts.begin()
         try:
             self._open()
-        except Refused as refused:
-            raise pytest.UsageError(str(refused)) from None
+        except Refused as refusal:
+            raise pytest.UsageError(str(refusal)) from None
         except OSError as error:
             if not error.filename:
                 raise
@@ -84,11 +84,11 @@ class Acceptance:
             if stop.returncode in JUDGED:
                 stop.returncode = int(pytest.ExitCode.INTERRUPTED)
             raise
-        except pytest.Session.Failed as failed:
-            raise pytest.exit.Exception(str(failed), returncode=int(pytest.ExitCode.INTERNAL_ERROR)) from failed
+        except pytest.Session.Failed as failure:
+            raise pytest.exit.Exception(str(failure), returncode=int(pytest.ExitCode.INTERNAL_ERROR)) from failure
 
     def _open(self) -> None:
-        """Open the session, and register the plugins for what it is asked between its begin and its end."""
+        """Open the session, and register the plugins of its collection, tests and end."""
         config, progress = self._config, TerminalProgress(partial(screen.reporter, self._config))
         pool = WorkerPool(SensorClient(self._options.patience, self._deadline), progress)
         session = config.stash[SESSION] = Session.open(self._options, pool, measuring=not self._plans)
@@ -116,56 +116,56 @@ class Acceptance:
             self._interrupts.restore()
 
     def pytest_report_header(self) -> list[str]:
-        """Return a line that says what is measured and as what, and one more if these devices were measured before."""
+        """Return a line with the devices and their SKU, and one more if these devices were measured before."""
         session = self._config.stash[SESSION]
-        node, terms, found = session.asked.node, session.found.terms, session.found.devices
-        models = sorted({device.product for device in found})
-        devices = f"{len(found)} x {', '.join(models)}" if models else "no device"
+        node, terms, devices = session.asked.node, session.found.terms, session.found.devices
+        models = sorted({device.product for device in devices})
+        listing = f"{len(devices)} x {', '.join(models)}" if models else "no device"
         sku = terms.sku.name if terms.sku else "no SKU"
         simulated = f"SIMULATED by {node.source}: " if node else ""
-        lines = [f"accel: {simulated}{sku}, platform {terms.platform.name}, level {terms.level}: {devices}"]
+        lines = [f"accel: {simulated}{sku}, platform {terms.platform.name}, level {terms.level}: {listing}"]
         if earlier := session.ledger.record.earlier_attempts:
-            ended = (earlier[-1]["line"] or earlier[-1]["state"] or "").partition(" (")[0].partition(": ")[0]
-            lines.append(f"accel: {counted(len(earlier), 'earlier record')} of these devices; the last one: {ended}")
+            end = (earlier[-1]["line"] or earlier[-1]["state"] or "").partition(" (")[0].partition(": ")[0]
+            lines.append(f"accel: {counted(len(earlier), 'earlier record')} of these devices; the last one: {end}")
         return [printable(line) for line in lines]
 
 
 def options_from(config: pytest.Config, own_tests: bool) -> Options:
-    """Return the options of a run as pytest has read them."""
-    given = (shown for name, shown in FILTERS.items() if getattr(config.option, name, None))
-    against = [Against("filter", f"filtered by {shown}") for shown in given]
+    """Return the options of a run from those that pytest has read."""
+    filters = (option for name, option in FILTERS.items() if getattr(config.option, name, None))
+    objections = [Against("filter", f"filtered by {option}") for option in filters]
     if own_tests:
-        against.append(Against("tests", "tests were named on the command line"))
+        objections.append(Against("tests", "tests were named on the command line"))
     return options_of(
         config.option,
         command=("pytest", *config.invocation_params.args),
-        against=tuple(against),
+        against=tuple(objections),
         launch=launch_of(os.environ),
     )
 
 
 def _refusal(config: pytest.Config, own_paths: bool) -> str | None:
-    """Return why a run with these options cannot begin; None if nothing is known against it. It needs no device."""
+    """Return the reason why a run with these options cannot begin, or None. It needs no device."""
     option, launch = config.option, launch_of(os.environ)
-    if why := too_few_files() or (launch and launch.refused) or interrupts.ends_pytest(config):
-        return why
+    if reason := too_few_files() or (launch and launch.refused) or interrupts.ends_pytest(config):
+        return reason
     if getattr(option, "numprocesses", None) or getattr(option, "tx", None) or hasattr(config, "workerinput"):
         return "--accel-sku measures all devices of the node from one pytest process; remove -n (pytest-xdist)"
     if own_paths and option.accel_with:
         return "--accel-with adds tests to the packaged suite; name tests alone without it"
-    named = option.file_or_dir if own_paths and not option.pyargs else option.accel_with
-    for path in (str(name).partition("::")[0] for name in named):
+    tests = option.file_or_dir if own_paths and not option.pyargs else option.accel_with
+    for path in (str(name).partition("::")[0] for name in tests):
         if not (config.invocation_params.dir / path).exists():
             return f"file or directory not found: {path}"
-    if option.accel_report and (why := page_file.refused(option.accel_report)):
-        return f"--accel-report: {why}"
+    if option.accel_report and (reason := page_file.refused(option.accel_report)):
+        return f"--accel-report: {reason}"
     try:
         if option.accel_sign:
             signature.demand_key(option.accel_sign)
-    except WrongUse as wrong:
-        return f"--accel-sign: {wrong}"
-    given = [str(arg) for arg in config.invocation_params.args]
-    if option.accel_simulate and not any(arg.startswith("--accel-simulate") for arg in given):
-        where = "remove it from the configuration file and from PYTEST_ADDOPTS"
-        return f"--accel-simulate must be given on the command line; {where}"
+    except WrongUse as error:
+        return f"--accel-sign: {error}"
+    arguments = [str(arg) for arg in config.invocation_params.args]
+    if option.accel_simulate and not any(arg.startswith("--accel-simulate") for arg in arguments):
+        hint = "remove it from the configuration file and from PYTEST_ADDOPTS"
+        return f"--accel-simulate must be given on the command line; {hint}"
     return None

@@ -53,7 +53,7 @@ class Interrupts:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Note why the session was interrupted, unless a signal handler has noted it.
+        """Note the reason of an interrupt, unless a signal handler has noted it.
 
         An error of the collection comes as an interrupt too, with a text. An internal error is no interrupt.
         """
@@ -63,8 +63,8 @@ class Interrupts:
 
     def _stop(self, number: int, _frame: object) -> None:
         if not self.reason:
-            asked = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
-            self.reason = TIME_LIMIT if self._time_is_up else asked
+            cause = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+            self.reason = TIME_LIMIT if self._time_is_up else cause
             raise KeyboardInterrupt
 
     def _hurry(self) -> None:
@@ -74,10 +74,8 @@ class Interrupts:
 
 
 def _give_lines(excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-    """Give every frame of a traceback a line: that of its function, where the interrupted instruction has none.
-
-    A signal may arrive at an instruction that Python added itself. pytest cannot show a traceback with such a frame.
-    """
+    """Give every frame of a traceback a line: that of its function, where the interrupted instruction has none."""
+    # a signal may arrive at an instruction that Python added itself, and pytest cannot show a traceback of such a frame
     entries: list[TracebackType] = []
     entry: TracebackType | None = excinfo.tb
     while entry is not None:
@@ -111,8 +109,8 @@ def ends_pytest(config: pytest.Config) -> str | None:
         return None
     if config.option.timeout_method == THREAD:
         return _WHY.format(where="--timeout-method=thread")
-    chosen = config.option.timeout_method or config.getini("timeout_method")
-    return _WHY.format(where="timeout_method = thread in the ini file") if chosen == THREAD else None
+    method = config.option.timeout_method or config.getini("timeout_method")
+    return _WHY.format(where="timeout_method = thread in the ini file") if method == THREAD else None
 
 
 def marker_ends_pytest(item: pytest.Item) -> str | None:
@@ -125,8 +123,8 @@ def marker_ends_pytest(item: pytest.Item) -> str | None:
 
 
 def _by_faulthandler(config: pytest.Config) -> bool:
-    """Return True if pytest's own timeout ends the process. Versions before 9 do not know it."""
-    try:
+    """Return True if pytest's own timeout ends the process."""
+    try:  # versions before 9 do not know it
         return bool(config.getini("faulthandler_exit_on_timeout")) and float(config.getini("faulthandler_timeout")) > 0
     except (KeyError, ValueError):
         return False

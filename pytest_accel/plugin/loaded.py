@@ -24,21 +24,21 @@ OF_CHECKOUT = OURS.parent / "conftest.py"
 
 
 def loaded(config: pytest.Config) -> list[tuple[str, str]]:
-    """Return each by its name and in full: ("conftest.py", "conftest.py of /shared/nights")."""
-    found = [(name, f"{name}={text}") for name in VARIABLES if (text := os.environ.get(name))]
+    """Return these by name and in full: ("conftest.py", "conftest.py of /shared/nights")."""
+    entries = [(name, f"{name}={text}") for name in VARIABLES if (text := os.environ.get(name))]
     if ini := config.inipath:
-        given = {key: shlex.join(map(str, config.getini(key))) for key in ("addopts", "pythonpath")}
-        found += [(f"{key} of {ini.name}", f"{key} of {ini}: {words}") for key, words in given.items() if words]
+        options = {key: shlex.join(map(str, config.getini(key))) for key in ("addopts", "pythonpath")}
+        entries += [(f"{key} of {ini.name}", f"{key} of {ini}: {words}") for key, words in options.items() if words]
     manager = config.pluginmanager
     # The files of an editable install are in a folder of its own, and its metadata where others are installed.
     by_entry = [(plugin, Path(str(dist.locate_file("")))) for plugin, dist in manager.list_plugin_distinfo()]
-    known = {_module(plugin)[0] for plugin, place in by_entry if place in INSTALLED}
+    packages = {_module(plugin)[0] for plugin, folder in by_entry if folder in INSTALLED}
     for _, plugin in manager.list_name_plugin():
         package, name, file = _module(plugin)
-        if file.suffix and file != OF_CHECKOUT and package not in known and INSTALLED.isdisjoint(file.parents):
+        if file.suffix and file != OF_CHECKOUT and package not in packages and INSTALLED.isdisjoint(file.parents):
             name = file.name if file.name == "conftest.py" else f"plugin {name}"
-            found.append((name, f"{name} of {file.parent}"))
-    return [(printable(name), printable(text)) for name, text in dict.fromkeys(found)]
+            entries.append((name, f"{name} of {file.parent}"))
+    return [(printable(name), printable(text)) for name, text in dict.fromkeys(entries)]
 
 
 def _module(plugin: object) -> tuple[str, str, Path]:

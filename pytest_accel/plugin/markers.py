@@ -85,8 +85,8 @@ def _number(name: str, value: object) -> float:
     return value
 
 
-def limits_from_marks(marks: Iterable[pytest.Mark], where: str) -> list[Limit]:
-    """Return the limits that the markers of the test `where` declare.
+def limits_from_marks(marks: Iterable[pytest.Mark], test: str) -> list[Limit]:
+    """Return the limits that the markers of a test declare; `test` is its node id.
 
     Raises BadMarker, whose message names the test, the value that was given and the values that are possible.
     """
@@ -95,7 +95,7 @@ def limits_from_marks(marks: Iterable[pytest.Mark], where: str) -> list[Limit]:
         declare = MARKERS.get(mark.name)
         if declare is None:
             if mark.name.startswith("accel_"):
-                raise BadMarker(f"{where}: there is no marker {mark.name}; choose from {', '.join(MARKERS)}")
+                raise BadMarker(f"{test}: there is no marker {mark.name}; choose from {', '.join(MARKERS)}")
             continue
         try:
             limit = declare(*mark.args, **mark.kwargs)
@@ -103,13 +103,13 @@ def limits_from_marks(marks: Iterable[pytest.Mark], where: str) -> list[Limit]:
             from pytest_accel.core.words import did_you_mean  # no test without a mistake comes here
 
             signature = inspect.signature(declare)
-            known, shown = signature.parameters, f"{mark.name}{signature}".replace("'", "").partition(" ->")[0]
-            hint = "".join(did_you_mean(name, known) for name in mark.kwargs if name not in known)
-            raise BadMarker(f"{where}: {mark.name}: {error}{hint}\n  signature: {shown}") from None
+            parameters, call = signature.parameters, f"{mark.name}{signature}".replace("'", "").partition(" ->")[0]
+            hint = "".join(did_you_mean(name, parameters) for name in mark.kwargs if name not in parameters)
+            raise BadMarker(f"{test}: {mark.name}: {error}{hint}\n  signature: {call}") from None
         from pytest_accel.core.sku import DeclaredBy  # no test of a run without this plugin's markers comes here
 
-        origin = f"marker {mark.name} of {where}"
-        limits.append(replace(limit, origin=origin, declared_by=DeclaredBy.MARKER, test=where))
+        origin = f"marker {mark.name} of {test}"
+        limits.append(replace(limit, origin=origin, declared_by=DeclaredBy.MARKER, test=test))
     return limits
 
 

@@ -13,41 +13,40 @@ from pytest_accel.views.html import page
 from pytest_accel.views.terminal import Line
 
 
-def refused(chosen: str | bool) -> str | None:
-    """Return why a page cannot be written at the end of the run, None if nothing is known against it.
+def refused(target: str | bool) -> str | None:
+    """Return the reason why a page cannot be written at the end of the run, None if nothing is known against it.
 
-    `chosen` names the file; True stands for the one beside the record.
+    `target` names the file; True stands for that beside the record.
     """
     try:
         page.demand_extra()
-    except page.MissingExtra as missing:
-        return str(missing)
-    if not isinstance(chosen, str):
+    except page.MissingExtra as error:
+        return str(error)
+    if not isinstance(target, str):
         return None
-    path = Path(chosen).absolute()
+    path = Path(target).absolute()
     try:
         if not path.parent.is_dir():
             return f"{path.parent} is not a folder"
         if path.is_dir():
             return f"{path} is a folder; name a file in it"
-        with tempfile.TemporaryFile(dir=path.parent):  # what the page will be written by; it leaves nothing
+        with tempfile.TemporaryFile(dir=path.parent):  # the page will be written by one too; it leaves nothing
             return None
     except OSError as error:
         return f"cannot write to {path}: {error.strerror}"
 
 
-def write(found: Run, folder: Path, chosen: str | bool) -> Line:
+def write(run: Run, folder: Path, target: str | bool) -> Line:
     """Write the page of a record that lies in `folder`; return a line for the terminal.
 
-    An error of any kind is told in the line alone: the verdict does not depend on a view of it. Where the disk refuses
-    the page, the line names the command that makes it later.
+    Where the disk refuses the page, the line names the command that makes it later.
     """
-    path = Path(chosen) if isinstance(chosen, str) else folder / PAGE
+    path = Path(target) if isinstance(target, str) else folder / PAGE
     try:
-        record.replace_file(path, page.report(found, folder))
+        record.replace_file(path, page.report(run, folder))
     except OSError as error:
         later = f"pytest-accel report {shlex.quote(str(folder))} --output FILE"
         return f"report: cannot write to {path}: {error.strerror}; make it later: {later}", "yellow"
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001  the verdict does not depend on a view of it
         return f"report: {path} could not be written: {type(error).__name__}: {error}", "yellow"
     return f"report: {path}", ""

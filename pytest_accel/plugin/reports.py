@@ -11,7 +11,7 @@ from pytest_accel.core.measurement import LEFT_OUT
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing.line import Errors
-from pytest_accel.plugin.collection import place
+from pytest_accel.plugin.collection import index_of
 from pytest_accel.plugin.interrupts import TIME_LIMIT
 from pytest_accel.plugin.others import junit
 from pytest_accel.plugin.stash import VERDICTS, has_to_measure, measures
@@ -45,7 +45,7 @@ class Reports:
         """Errors of measuring tests."""
         self.other_errors = Errors()
         """Errors of tests that measure nothing."""
-        self._told: dict[tuple[object, ...], pytest.TestReport] = {}
+        self._first_reports: dict[tuple[object, ...], pytest.TestReport] = {}
         """The first report of each error, and of each failure without a value, by its text."""
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -62,16 +62,16 @@ class Reports:
         elif report.skipped and item.config.option.accel_with:
             self.not_run.append(item.name)
         takes_device = any(name.startswith("accel_") for name in getattr(item, "fixturenames", ()))
-        if takes_device and call.when == "call" and report.passed and place(item) is None:
+        if takes_device and call.when == "call" and report.passed and index_of(item) is None:
             self.own_passed.add(item)
         if call.when == "teardown" and self._session.deadline.over and item is not item.session.items[-1]:
             item.session.shouldstop = TIME_LIMIT
-        if call.when == "call" and (why := self._session.wrong_sku()):
-            item.session.shouldfail = why
+        if call.when == "call" and (reason := self._session.wrong_sku()):
+            item.session.shouldfail = reason
         return report
 
     def pytest_report_teststatus(self, report: object) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-        """Return a category of its own for a test that passed by a waiver, or that repeats a cause that was told.
+        """Return a category of its own for a test that passed by a waiver, or that repeats a reported cause.
 
         pytest prints every test of the category "failed" at the end, and a device that hangs fails dozens.
         """
@@ -91,7 +91,7 @@ class Reports:
             for verdict in verdicts:
                 self.tests[verdict.key] = item.name
                 properties = junit.of_verdict(session, verdict)
-                item.user_properties += properties  # junitxml reads the teardown's report, whose come from the item
+                item.user_properties += properties  # junitxml reads the teardown's report, which has those of the item
                 report.user_properties += properties
             failing = [verdict for verdict in verdicts if verdict.fails]
             repeats = [self._repeats(report, verdict) for verdict in failing]
@@ -102,41 +102,41 @@ class Reports:
                 first = failing[0]
                 _fail(report, f"{session.ledger.names[first.subject]}: {first.metric} {sentence_of(first)}")
             elif not verdicts and report.outcome == "passed" and has_to_measure(item):
-                why = "the test has an accel marker or accel_check but records no measurement; call accel_check in it"
-                _fail(report, why)
+                hint = "the test has an accel marker or accel_check but records no measurement; call accel_check in it"
+                _fail(report, hint)
                 _add(self.errors.broken, item, "records no measurement")
-                self._error_repeats(report, why, NOT_MEASURED)
+                self._error_repeats(report, hint, NOT_MEASURED)
             if failing:
                 return
         if (error := _remember(self.errors, item, call)) and call.excinfo and call.when == "call":
             self._error_repeats(report, error, FAILED_ALIKE if call.excinfo.errisinstance(ASSERTED) else NOT_MEASURED)
 
     def _error_repeats(self, report: pytest.TestReport, error: str, category: tuple[str, str, object]) -> None:
-        """Mark a report if the same function has told the error, whatever numbers are in it; the first one names it."""
+        """Mark a report if the same function has reported the error, with whatever numbers; the first one names it."""
         function, _, parameters = report.nodeid.partition("[")
-        what = function, re.sub(r"\d+", "", error)
-        if not self._told_before(report, *what):
+        key = function, re.sub(r"\d+", "", error)
+        if not self._is_repeat(report, *key):
             return
         setattr(report, REPEATS, category)
-        first, title = self._told[what], category[0]
-        shown = f"{parameters.rstrip(']')}{'' if error in first.longreprtext else f' ({error})'}"
-        told = dict(first.sections)
-        told[title] = ", ".join(dict.fromkeys([*filter(None, told.get(title, "").split(", ")), shown]))
-        first.sections = list(told.items())
+        first, title = self._first_reports[key], category[0]
+        text = f"{parameters.rstrip(']')}{'' if error in first.longreprtext else f' ({error})'}"
+        sections = dict(first.sections)
+        sections[title] = ", ".join(dict.fromkeys([*filter(None, sections.get(title, "").split(", ")), text]))
+        first.sections = list(sections.items())
 
     def _repeats(self, report: pytest.TestReport, verdict: Verdict) -> bool:
-        """Return True for a failure without a value whose cause another test has told; remember who tells it first."""
+        """Return True for a failure without a value whose cause another test has reported; keep the first report."""
         if verdict.value is not None:
             return False
-        whose = verdict.subject if verdict.status is Status.FAIL and verdict.event != LEFT_OUT else ""
-        return self._told_before(report, verdict.status, sentence_of(verdict), whose) or verdict.event == LEFT_OUT
+        subject = verdict.subject if verdict.status is Status.FAIL and verdict.event != LEFT_OUT else ""
+        return self._is_repeat(report, verdict.status, sentence_of(verdict), subject) or verdict.event == LEFT_OUT
 
-    def _told_before(self, report: pytest.TestReport, *what: object) -> bool:
-        """Return True if another test has told this; remember the report of the first test that does."""
-        first = self._told.get(what, report)
+    def _is_repeat(self, report: pytest.TestReport, *key: object) -> bool:
+        """Return True if another test has reported this; keep the report of the first test that does."""
+        first = self._first_reports.get(key, report)
         if first.nodeid == report.nodeid or not first.failed:  # a test that is rerun shows its last report alone
-            self._told[what] = report
-        return self._told[what] is not report
+            self._first_reports[key] = report
+        return self._first_reports[key] is not report
 
 
 def _remember(errors: Errors, item: pytest.Item, call: pytest.CallInfo[None]) -> str:
@@ -154,7 +154,7 @@ def _remember(errors: Errors, item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 def _add(errors: list[str], item: pytest.Item, error: str) -> None:
     """Add the error of a test, unless it has one: a rerun of it is no further failure."""
-    if not any(known.startswith(f"{item.nodeid} ") for known in errors):
+    if not any(entry.startswith(f"{item.nodeid} ") for entry in errors):
         errors.append(f"{item.nodeid} {error}")
 
 

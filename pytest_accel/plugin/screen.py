@@ -1,4 +1,4 @@
-"""pytest's terminal, as the plugin uses it: it writes lines, and asks how wide they may be."""
+"""pytest's terminal, as the plugin uses it: it writes lines, and asks for their width."""
 
 from __future__ import annotations
 

@@ -28,9 +28,9 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
         closing_file.write(line)
 
     options = options_from(config, config.stash.get(OWN_PATHS, True))
-    arguments = [str(each) for each in config.invocation_params.args]
+    arguments = [str(argument) for argument in config.invocation_params.args]
     try:
         with locked(folder_of(options)):
             return go_on(options, partial(start_run, arguments, options.level), tell)
-    except Refused as refused:
-        raise pytest.UsageError(str(refused)) from None
+    except Refused as error:
+        raise pytest.UsageError(str(error)) from None

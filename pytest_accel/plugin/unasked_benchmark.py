@@ -35,11 +35,11 @@ class UnaskedBenchmark:
     def pytest_report_header(self) -> Generator[None, list[Any], list[Any]]:
         """Keep the line of pytest-benchmark until it is known whether a test uses it."""
         lines = yield
-        self._header = [each for each in lines if str(each).startswith("benchmark: ")]
-        return [each for each in lines if each not in self._header]
+        self._header = [line for line in lines if str(line).startswith("benchmark: ")]
+        return [line for line in lines if line not in self._header]
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[Any]:
         """Show the line if a test uses it."""
         marked = (item.get_closest_marker("benchmark") and not measures(item) for item in items)  # ours hand it samples
-        named = ("benchmark" in getattr(item, "fixturenames", ()) for item in items)
-        return self._header if any(marked) or any(named) else []
+        users = ("benchmark" in getattr(item, "fixturenames", ()) for item in items)
+        return self._header if any(marked) or any(users) else []

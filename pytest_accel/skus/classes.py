@@ -1,9 +1,8 @@
 """Floors of a class: shares of the datasheet below which no healthy product of the class was ever published.
 
 A row of `thresholds/classes.yaml` names metrics, the products that it holds for, and the published healthy figures. Its
-floor is a fraction of the lowest of them, the smaller the fewer publishers stand behind it, so that it finds gross
-faults alone. It always stands: by itself where a SKU's file has no limit on the metric, and beneath any limit that the
-file has. Where no row holds for a product, the figures of all products of its vendor give the floor of what decides.
+floor always stands: by itself where a SKU's file has no limit on the metric, and beneath any limit that the file has.
+Where no row holds for a product, the figures of all products of its vendor give the floor of the deciding metrics.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 from pytest_accel.core import yaml_nodes
 from pytest_accel.core.sku import ClassFloor, DeclaredBy, Limit, Platform, Sku, Source, Spread
 from pytest_accel.core.yaml_nodes import Mistakes, count, number, positive, text
-from pytest_accel.probes.declare import declaration_of
+from pytest_accel.probes.declare import declaration_of, unit_of
 from pytest_accel.skus import peaks
 from pytest_accel.skus.budgets import levels_with_time
 from pytest_accel.skus.readiness import DECIDING, HOST_LINK, MATRIX_UNITS, OTHER_TYPES, required_part
@@ -112,7 +111,7 @@ class ClassRow:
     `raw` is that of devices at any clock, where it is wider.
     """
     of_vendor: bool = False
-    """True for the floor of a vendor, whose figures are those of other products."""
+    """True for the floor of a vendor, by figures of other products."""
 
     @property
     def lowest(self) -> float:
@@ -126,7 +125,7 @@ class ClassRow:
 
     @property
     def publishers(self) -> tuple[str, ...]:
-        """Those who published the figures, each once."""
+        """The publishers of the figures, each once."""
         return tuple(dict.fromkeys(figure["by"] for figure in self.figures))
 
     @property
@@ -145,16 +144,16 @@ class ClassRow:
 
     def only(self, metrics: Container[str]) -> ClassRow:
         """Return the row with these of its metrics alone."""
-        return replace(self, metrics=[each for each in self.metrics if each in metrics])
+        return replace(self, metrics=[metric for metric in self.metrics if metric in metrics])
 
     def holds_for(self, sku: Sku, platform: Platform) -> bool:
         """Return True if the product is of the class at the power of the platform, and not a part of a device."""
-        stated = {"architectures": sku.architecture, "memory": sku.datasheet.memory.get("type")}
+        facts = {"architectures": sku.architecture, "memory": sku.datasheet.memory.get("type")}
         watts = platform.power_watts or sku.datasheet.power.get("watts")
         low, high = self.products.get("watts", (0.0, math.inf))
         return (
             self.products.get("vendor", sku.vendor) == sku.vendor
-            and all(value in self.products[key] for key, value in stated.items() if key in self.products)
+            and all(value in self.products[key] for key, value in facts.items() if key in self.products)
             and ("watts" not in self.products or (watts is not None and low <= watts <= high))
             and not sku.matches_any(self.products.get("without", ()))
             and not platform.partition
@@ -162,7 +161,7 @@ class ClassRow:
         )
 
     def _joins(self, platform: Platform) -> bool:
-        stated = {
+        facts = {
             "devices": platform.devices,
             "pcie": platform.pcie.get("gen"),
             "host_link": platform.host_link.get("type"),
@@ -170,7 +169,7 @@ class ClassRow:
             "topology": platform.link.get("topology"),
             "fabric": platform.fabric.get("link"),
         }
-        return all(stated[key] in accepted for key, accepted in self.platforms.items())
+        return all(facts[key] in accepted for key, accepted in self.platforms.items())
 
 
 @dataclass(frozen=True)
@@ -191,21 +190,21 @@ class Classes:
 
     def of(self, sku: Sku, platform: Platform) -> list[ClassRow]:
         """Return the rows that hold for a product on a platform, those of its vendor last."""
-        found = [row for row in self.rows if row.holds_for(sku, platform)]
+        rows = [row for row in self.rows if row.holds_for(sku, platform)]
         if platform.partition or platform.power_watts or sku.matches_any(self.without):
-            return found  # a part of a device and a capped one reach less than any healthy product
-        return [*found, *self._of_vendor(sku, platform, found)]
+            return rows  # a part of a device and a capped one reach less than any healthy product
+        return [*rows, *self._of_vendor(sku, platform, rows)]
 
-    def _of_vendor(self, sku: Sku, platform: Platform, found: Sequence[ClassRow]) -> Iterator[ClassRow]:
+    def _of_vendor(self, sku: Sku, platform: Platform, class_rows: Sequence[ClassRow]) -> Iterator[ClassRow]:
         """Yield the floor of the vendor on each metric that decides a part, where no row of the class holds for it."""
         for part, one_type in ((part, metrics) for part, group in DECIDING.items() for metrics in group):
-            metric = next((each for each in one_type if peaks.peak(sku, each, platform)), None)
-            if metric is None or any(row.limits(one_type) for row in found):
+            metric = next((name for name in one_type if peaks.peak(sku, name, platform)), None)
+            if metric is None or any(row.limits(one_type) for row in class_rows):
                 continue
             if not (rows := self._published(sku.vendor, one_type)):
                 continue
             lowest = min(rows, key=lambda row: row.lowest)
-            others = [row.lowest for row in found if part == MATRIX_UNITS and row.limits(OTHER_TYPES)]
+            shares = [row.lowest for row in class_rows if part == MATRIX_UNITS and row.limits(OTHER_TYPES)]
             yield ClassRow(
                 name=f"{sku.vendor} {metric}",
                 title=f"any product of {sku.vendor}",
@@ -213,7 +212,7 @@ class Classes:
                 products={"vendor": sku.vendor},
                 figures=[figure for row in rows for figure in row.figures],
                 origin=self.origin,
-                of_lowest=[min([self.of_vendor, *(self.of_other_type * each / lowest.lowest for each in others)])],
+                of_lowest=[min([self.of_vendor, *(self.of_other_type * share / lowest.lowest for share in shares)])],
                 # the rate of a link is that of its platform, so that this row holds for no other
                 platforms={"host_link": [platform.name]} if part == HOST_LINK else {},
                 software=lowest.software,
@@ -225,8 +224,8 @@ class Classes:
         of_vendor = [row for row in self.rows if row.products.get("vendor") == vendor]
         products = {figure["sku"] for row in of_vendor for figure in row.figures}
         rows = [row for row in self.rows if row.limits(metrics)]
-        own = [replace(row, figures=[each for each in row.figures if each["sku"] in products]) for row in rows]
-        return [row for row in own if row.figures]
+        tables = [[figure for figure in row.figures if figure["sku"] in products] for row in rows]
+        return [replace(row, figures=figures) for row, figures in zip(rows, tables, strict=True) if figures]
 
 
 @cache
@@ -234,75 +233,73 @@ def read(path: Path) -> Classes:
     """Read the file of the classes. Raises BadFile with all mistakes."""
     root, digest = yaml_nodes.read(path, FILE, begins="floors:")
     mistakes = Mistakes()
-    found = _check(root, "", mistakes) or {}
+    content = _check(root, "", mistakes) or {}
     mistakes.raise_if_any()
-    places = root.data["rows"].data
+    located = root.data["rows"].data
     keys = ("title", "metrics", "products", "figures", "platforms", "software", "widest")
-    factors, at = found["floors"], root.data["floors"]
+    factors, entry = content["floors"], root.data["floors"]
     of_lowest = factors.pop("of_lowest")
-    stated = {name: {key: row[key] for key in keys if key in row} for name, row in found["rows"].items()}
-    rows = [ClassRow(name, origin=places[name].where, of_lowest=of_lowest, **row) for name, row in stated.items()]
-    return Classes(rows, **factors, origin=at.where, digest=digest)
+    fields = {name: {key: row[key] for key in keys if key in row} for name, row in content["rows"].items()}
+    rows = [ClassRow(name, origin=located[name].where, of_lowest=of_lowest, **row) for name, row in fields.items()]
+    return Classes(rows, **factors, origin=entry.where, digest=digest)
 
 
-def with_floors(sku: Sku, every: Classes) -> Sku:
+def with_floors(sku: Sku, classes: Classes) -> Sku:
     """Return the SKU with the floors of its classes on every platform, alone or beneath its own limits.
 
     The limits of the SKU itself get those that hold on all of its platforms.
     """
-    here = {name: every.of(sku, platform) for name, platform in sku.platforms.items()}
-    first, *others = here.values()
-    shared = [row for row in first if not row.platforms and all(row in rows for rows in others)]
+    rows_on = {name: classes.of(sku, platform) for name, platform in sku.platforms.items()}
+    first, *row_lists = rows_on.values()
+    common = [row for row in first if not row.platforms and all(row in rows for rows in row_lists)]
     platforms = {}
     for name, platform in sku.platforms.items():
-        own = [row if row not in shared else row.only(platform.limits) for row in here[name]]
-        limits = _limits(sku, platform, platform.limits, own, sku.limits)
+        platform_rows = [row if row not in common else row.only(platform.limits) for row in rows_on[name]]
+        limits = _limits(sku, platform, platform.limits, platform_rows, sku.limits)
         platforms[name] = replace(platform, limits=without_host_floors(limits) if platform.guest else limits)
-    usual = next(iter(sku.platforms.values()))
+    default = next(iter(sku.platforms.values()))
     widest = next((row.widest for row in first if row.widest), None)
-    floored = replace(sku, limits=_limits(sku, usual, sku.limits, shared, {}), platforms=platforms)
+    floored = replace(sku, limits=_limits(sku, default, sku.limits, common, {}), platforms=platforms)
     return replace(floored, widest=_widest(widest)) if widest else floored
 
 
-def _widest(stated: Mapping[str, Any]) -> Spread:
-    stated = dict(stated)
-    share, raw = float(stated.pop("share")), stated.pop("raw", None)
-    return Spread(Source("published", **{**stated, "date": str(stated["date"])}), widest=share, widest_raw=raw)
+def _widest(entry: Mapping[str, Any]) -> Spread:
+    source = {**entry, "date": str(entry["date"])}
+    share, raw = float(source.pop("share")), source.pop("raw", None)
+    return Spread(Source("published", **source), widest=share, widest_raw=raw)
 
 
 def without_host_floors(limits: Mapping[str, Limit]) -> dict[str, Limit]:
-    """Return limits without the floors of a class on the host link, for devices in a virtual machine.
-
-    A share of the link is one of the lesser capability of device and slot, and a guest sees an emulated port: on AWS P5
-    healthy H100 copy 14.2 GB/s, through switches on PCIe 4 x8 (thresholds/h100-sxm.yaml).
-    """
-    found = dict(limits)
+    """Return limits without the floors of a class on the host link, for devices in a virtual machine."""
+    # A share of the link is one of the lesser capability of device and slot, and a guest sees an emulated port: on AWS
+    # P5 healthy H100 copy 14.2 GB/s, through switches on PCIe 4 x8 (thresholds/h100-sxm.yaml).
+    remaining = dict(limits)
     for metric, limit in limits.items():
         if limit.class_floor is None or required_part(metric) != HOST_LINK:
             continue
         if limit.declared_by is DeclaredBy.CLASS and limit.published is None:
-            del found[metric]
+            del remaining[metric]
         else:
-            bare = limit.without_bounds() if limit.declared_by is DeclaredBy.CLASS else limit
-            found[metric] = replace(bare, class_floor=None, published=limit.published)
-    return found
+            base = limit.without_bounds() if limit.declared_by is DeclaredBy.CLASS else limit
+            remaining[metric] = replace(base, class_floor=None, published=limit.published)
+    return remaining
 
 
 def _limits(
-    sku: Sku, platform: Platform, written: Mapping[str, Limit], every: Sequence[ClassRow], under: Mapping[str, Limit]
+    sku: Sku, platform: Platform, limits: Mapping[str, Limit], rows: Sequence[ClassRow], base: Mapping[str, Limit]
 ) -> dict[str, Limit]:
-    """Return the written limits with the class floors of these rows, and a limit for each metric without a bound.
+    """Return limits with the class floors of these rows, and a limit for each metric without a bound.
 
-    `under` are the limits that those of the platform replace.
+    `base` are the limits that those of the platform replace.
     """
-    limits = dict(written)
-    for row, metric in [(each, metric) for each in every for metric in each.metrics]:
+    limits = dict(limits)
+    for row, metric in [(class_row, name) for class_row in rows for name in class_row.metrics]:
         peak = peaks.peak(sku, peaks.measured_as(sku, metric), platform)
         if peak is None or peaks.why_not_applicable(sku, metric, platform):
             continue
         floor = ClassFloor(
             value=round(row.floor * peak[0], 4),
-            unit=_unit(metric),
+            unit=unit_of(metric) or "",
             share=row.floor,
             lowest=row.lowest,
             highest=row.highest,
@@ -314,32 +311,26 @@ def _limits(
             origin=row.origin,
             software=row.software,
         )
-        limit = limits.get(metric) or under.get(metric)
+        limit = limits.get(metric) or base.get(metric)
         levels = (limit.levels if limit else ()) or levels_with_time(declaration_of(metric), metric, sku.budgets)
-        bare = _alone(platform, metric, row, floor)
+        result = limit if limit and limit.bounded else _class_limit(platform, metric, row, floor)
         if limit:
-            beside = replace(bare, published=limit.published, overridden=limit.overridden)
-            bare = limit if limit.bounded else beside
-        limits[metric] = replace(bare, class_floor=floor, levels=levels)
+            result = replace(result, published=limit.published, overridden=limit.overridden)
+        limits[metric] = replace(result, class_floor=floor, levels=levels)
     return limits
 
 
-def _unit(metric: str) -> str:
-    declared = declaration_of(metric)
-    return declared.unit_of(metric) or "" if declared else ""
-
-
-def _alone(platform: Platform, metric: str, row: ClassRow, floor: ClassFloor) -> Limit:
+def _class_limit(platform: Platform, metric: str, row: ClassRow, floor: ClassFloor) -> Limit:
     """Return the limit on a metric that only the floor of the class bounds."""
-    declared = declaration_of(metric)
-    lowest = min(row.figures, key=lambda each: float(each["share"]))
-    why = f"{row.factor:g} of {lowest['share']:g}, the lowest published: {lowest['sku']}, {lowest['value']:g}"
+    probe = declaration_of(metric)
+    lowest = min(row.figures, key=lambda figure: float(figure["share"]))
+    basis = f"{row.factor:g} of {lowest['share']:g}, the lowest published: {lowest['sku']}, {lowest['value']:g}"
     return Limit(
         metric,
         floor.unit,
         floor=floor.value,
-        source=Source("derived", ", ".join(row.publishers), str(lowest["date"]), conditions=f"{row.title}; {why}"),
-        conditions={"ranks": platform.devices} if declared and declared.runs == "ranks" and platform.devices else {},
+        source=Source("derived", ", ".join(row.publishers), str(lowest["date"]), conditions=f"{row.title}; {basis}"),
+        conditions={"ranks": platform.devices} if probe and probe.runs == "ranks" and platform.devices else {},
         origin=row.origin,
         declared_by=DeclaredBy.CLASS,
     )

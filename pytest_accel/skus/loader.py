@@ -1,4 +1,4 @@
-"""Threshold files: finding one by name, reading it, and listing every mistake in it."""
+"""Finds threshold files by name, reads them, and lists every mistake in them."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from pytest_accel.skus.checks import (
     drop_of_source,
     drop_other_kinds,
     limit_nodes,
+    metric_of,
 )
 from pytest_accel.skus.names import check_platforms
 from pytest_accel.skus.schema import OF_SOURCE, SKU, SOURCED_KEYS, WHOLE
@@ -60,7 +61,7 @@ def load(name: str) -> Sku:
 
 
 def read(name: str) -> tuple[Sku, Located]:
-    """Load a SKU as `load` does, and return with it the merged contents of its files with their places.
+    """Return a SKU as `load` does, and the merged contents of its files with their locations.
 
     Raises BadFile with all mistakes.
     """
@@ -68,26 +69,26 @@ def read(name: str) -> tuple[Sku, Located]:
     mistakes = Mistakes()
     layers = _read(path, (), mistakes)
     root, own_file = layers.root, None if _shipped(path) else shown(path)
-    for key, at in [*limit_nodes(root), *limit_nodes(root, "figures")]:
+    for key, entry in [*limit_nodes(root), *limit_nodes(root, "figures")]:
         unit = unit_of(re.split(r"(?:limits|figures)\.", key)[-1])
-        if isinstance(at.data, dict) and unit:
-            at.data.setdefault("unit", replace(at, data=unit))
-        elif isinstance(at.data, dict) and "unit" not in at.data:
-            mistakes.add(at, f"{key}: 'unit' is missing")
+        if isinstance(entry.data, dict) and unit:
+            entry.data.setdefault("unit", replace(entry, data=unit))
+        elif isinstance(entry.data, dict) and "unit" not in entry.data:
+            mistakes.add(entry, f"{key}: 'unit' is missing")
     skeleton.find_unfilled(root, mistakes)
     mistakes.raise_if_any()
-    found = SKU(root, "", mistakes) or {}
+    content = SKU(root, "", mistakes) or {}
     mistakes.raise_if_any()
     check_limits(root, mistakes)
     check_probes(root, mistakes)
     check_spreads(root, mistakes)
     mistakes.raise_if_any()
     check_figures(root, mistakes)
-    check_methods(root, found.get("probes", {}), layers.own if own_file else (), mistakes)
+    check_methods(root, content.get("probes", {}), layers.own_files if own_file else (), mistakes)
     check_whole(root, mistakes)
     mistakes.raise_if_any()
-    sku = _build(found, layers, own_file=own_file)
-    check_applicable(sku, root, layers.own, mistakes)
+    sku = _build(content, layers, own_file=own_file)
+    check_applicable(sku, root, layers.own_files, mistakes)
     mistakes.raise_if_any()
     return _with_class_floors(sku), root
 
@@ -96,9 +97,9 @@ def _with_class_floors(sku: Sku) -> Sku:
     """Return the SKU with the floors of its classes, and with the file of the classes among its files."""
     if not (SHIPPED / classes.FILE).is_file():
         return sku
-    every = classes.read(SHIPPED / classes.FILE)
-    floored = classes.with_floors(sku, every)
-    return floored if floored == sku else replace(floored, files={**sku.files, classes.FILE: every.digest})
+    class_file = classes.read(SHIPPED / classes.FILE)
+    floored = classes.with_floors(sku, class_file)
+    return floored if floored == sku else replace(floored, files={**sku.files, classes.FILE: class_file.digest})
 
 
 def load_shipped() -> list[Sku]:
@@ -107,13 +108,11 @@ def load_shipped() -> list[Sku]:
 
 
 def load_naming(words: Iterable[str]) -> list[Sku]:
-    """Load those shipped SKUs whose file holds one of these words, such as the name or the PCI id of a device.
-
-    Loading all takes about thirty times as long.
-    """
-    wanted = [word for word in words if word]
+    """Load those shipped SKUs whose file holds one of these words, such as the name or the PCI id of a device."""
+    terms = [word for word in words if word]
+    # searched as text: to load all files takes about thirty times as long
     texts = {name: find(name).read_text(encoding="utf-8") for name in names()}
-    return [load(name) for name, text in texts.items() if any(word in text for word in wanted)]
+    return [load(name) for name, text in texts.items() if any(word in text for word in terms)]
 
 
 def find(name: str) -> Path:
@@ -123,9 +122,9 @@ def find(name: str) -> Path:
     stem, by_path = name.removesuffix(".yaml").removesuffix(".yml"), name.endswith((".yaml", ".yml")) or "/" in name
     if by_path and untrusted.exists(Path(name)):
         return Path(name)
-    beside = stem if by_path else f"./{stem}"
-    own = next((each for each in (f"{beside}.yaml", f"{beside}.yml") if untrusted.exists(Path(each))), None)
-    hint = f"did you mean the file {printable(own, SHOWN)}? ({LISTED})" if own else ""
+    base = stem if by_path else f"./{stem}"
+    file = next((path for path in (f"{base}.yaml", f"{base}.yml") if untrusted.exists(Path(path))), None)
+    hint = f"did you mean the file {printable(file, SHOWN)}? ({LISTED})" if file else ""
     if by_path:
         raise BadFile(f"{printable(name, SHOWN)}: there is no such threshold file{hint and f'; {hint}'}")
     hint = hint or yaml_nodes.nearest(name, [*names(), "auto"], LISTED)
@@ -133,7 +132,7 @@ def find(name: str) -> Path:
 
 
 def _shipped(path: Path) -> bool:
-    """Return whether a file is one of the shipped ones."""
+    """Return True if a file is one of the shipped ones."""
     return path.resolve().parent in (SHIPPED.resolve(), (SHIPPED / VENDOR_FILES).resolve())
 
 
@@ -148,152 +147,157 @@ def shown(path: Path) -> str:
 class _Layers:
     """A file merged on top of the files that it extends.
 
-    `files` are the names of all of them with their SHA-256, `kinds` says for each whether it is a shipped file or one
-    of the user's, and `own` are the user's files that extend another one.
+    `files` are the names of all of them with their SHA-256, `kinds` tells shipped files from those of the user, and
+    `own_files` are the user's files that extend another one.
     """
 
     root: Located
     files: dict[str, str]
     kinds: dict[str, DeclaredBy]
-    own: list[str] = field(default_factory=list)
+    own_files: list[str] = field(default_factory=list)
     replaced: set[str] = field(default_factory=set)
-    """Metrics whose limits a user's file replaced, and what it states otherwise of datasheet and network."""
+    """Metrics whose limits a user's file replaced, and the keys of its other values of datasheet and network."""
 
 
-def _read(path: Path, seen: tuple[Path, ...], mistakes: Mistakes) -> _Layers:
+def _read(path: Path, visited: tuple[Path, ...], mistakes: Mistakes) -> _Layers:
     """Read a file and merge it on top of the file that it extends, or else on top of its vendor's file."""
     name = shown(path)
     raw = untrusted.read_bytes(path, name, most=yaml_nodes.FILE_BYTES)
     root, digest = yaml_nodes.parse(raw, name), hashlib.sha256(raw).hexdigest()
     kind = DeclaredBy.SKU_FILE if _shipped(path) else DeclaredBy.OWN_FILE
     if "extends" in root.data:
-        base = _base(path, root.data["extends"], mistakes)
-        if base.resolve() in {*seen, path.resolve()}:
-            at = root.data["extends"]
-            raise BadFile(ErrorAt(at.file, at.line, f"extends: {at.data} leads back to this file"))
-        under = _read(base, (*seen, path.resolve()), mistakes)
-        own = [*under.own, *([] if _shipped(path) else [name])]
-        check_platforms(root, under.root, mistakes)
+        entry = root.data["extends"]
+        base_path = _base_path(path, entry, mistakes)
+        if base_path.resolve() in {*visited, path.resolve()}:
+            raise BadFile(ErrorAt(entry.file, entry.line, f"extends: {entry.data} leads back to this file"))
+        base = _read(base_path, (*visited, path.resolve()), mistakes)
+        own_files = [*base.own_files, *([] if _shipped(path) else [name])]
+        check_platforms(root, base.root, mistakes)
     else:
-        under, own = _vendor(root), []
-    for key, limit in limit_nodes(root):
-        _needs_source(key, limit, dict(limit_nodes(under.root)).get(key), mistakes)
-    ours, theirs = ({key.rpartition("limits.")[2] for key, _ in limit_nodes(each)} for each in (root, under.root))
-    merged = yaml_nodes.merge(under.root, root, whole=WHOLE)
-    changed = _other_values(merged, under.root) if own else ()
-    replaced = {*(ours & theirs), *changed} if own else set()
-    both = dict(limit_nodes(merged))
-    for key, limit in limit_nodes(root):
-        drop_other_kinds(both[key], limit)
-        drop_of_source(both[key], limit, OF_SOURCE)
-    for key, at in items_of(root.data.get("spread")):
-        known = _at(under.root, "spread", key)
-        repeated = known is not None and known.plain() == at.plain()  # as in a resolved file: it stays the vendor's
+        base, own_files = _vendor(root), []
+    limits, base_limits = dict(limit_nodes(root)), dict(limit_nodes(base.root))
+    for key, limit in limits.items():
+        _needs_source(key, limit, base_limits.get(key), mistakes)
+    merged = yaml_nodes.merge(base.root, root, whole=WHOLE)
+    metrics = {*map(metric_of, limits)} & {*map(metric_of, base_limits)}
+    replaced = metrics.union(_other_values(merged, base.root)) if own_files else set()
+    nodes = dict(limit_nodes(merged))
+    for key, limit in limits.items():
+        drop_other_kinds(nodes[key], limit)
+        drop_of_source(nodes[key], limit, OF_SOURCE)
+    for key, entry in items_of(root.data.get("spread")):
+        inherited = _node(base.root, "spread", key)
+        # one that a file repeats stays the vendor's, as in a resolved file
+        repeated = inherited is not None and inherited.plain() == entry.plain()
         # as a whole: a spread has one source, as a published figure has
-        merged.data["spread"].data[key] = known if repeated else at
+        merged.data["spread"].data[key] = inherited if repeated else entry
     figures = dict(limit_nodes(merged, "figures"))
-    for key, at in limit_nodes(root, "figures"):
-        figures[key].data = at.data
+    for key, entry in limit_nodes(root, "figures"):
+        figures[key].data = entry.data
     for key in ("explained", "calibrated_from"):
-        lists = [each.data[key].data for each in (under.root, root) if key in each.data]
-        if len(lists) == 2 and all(isinstance(each, list) for each in lists):  # a merge keeps only the list on top
+        lists = [layer.data[key].data for layer in (base.root, root) if key in layer.data]
+        if len(lists) == 2 and all(isinstance(item, list) for item in lists):  # a merge keeps only the list on top
             merged.data[key] = replace(root.data[key], data=lists[0] + lists[1])
-    files, kinds = {**under.files, name: digest}, {**under.kinds, name: kind}
-    return _Layers(merged, files, kinds, own, under.replaced | replaced)
+    files, kinds = {**base.files, name: digest}, {**base.kinds, name: kind}
+    return _Layers(merged, files, kinds, own_files, base.replaced | replaced)
 
 
-def _other_values(merged: Located, under: Located) -> Iterator[str]:
-    """Yield what differs from the file below: "tflops.bf16" of a datasheet, "NAME.fabric" of fewer or slower NICs."""
+def _other_values(merged: Located, base: Located) -> Iterator[str]:
+    """Yield the keys of values that differ from the file below.
+
+    They are "tflops.bf16" of a datasheet, and "NAME.fabric" of a platform with fewer or slower NICs.
+    """
     for group in STATED:
-        ours, theirs = (_stated(_at(root, "datasheet", group)) for root in (merged, under))
-        other = [key for key, at in ours.items() if key not in theirs or at.plain() != theirs[key].plain()]
-        yield from (f"{group}.{key}" for key in other)
-    for name, _ in items_of(under.data.get("platforms")):
-        ours, theirs = (dict(items_of(_at(root, "platforms", name, "fabric"))) for root in (merged, under))
-        rates = [[each[key].data for key in WIRE if key in each] for each in (ours, theirs)]
+        values, old_values = (_values(_node(root, "datasheet", group)) for root in (merged, base))
+        yield from (f"{group}.{key}" for key in values if key not in old_values or values[key] != old_values[key])
+    for name, _ in items_of(base.data.get("platforms")):
+        networks = [dict(items_of(_node(root, "platforms", name, "fabric"))) for root in (merged, base)]
+        rates = [[network[key].data for key in WIRE if key in network] for network in networks]
         if all(isinstance(value, int | float) for rate in rates for value in rate):
             yield from [f"{name}.fabric"] * (math.prod(rates[0]) < math.prod(rates[1]))
 
 
-def _stated(group: Located | None) -> dict[str, Located]:
-    """Return what a group of a datasheet states by key; the dtypes of a list are keys, too."""
-    of_list = group is not None and isinstance(group.data, list)
-    return {str(at.data): at for at in group.data} if group and of_list else dict(items_of(group))
+def _values(group: Located | None) -> dict[str, Any]:
+    """Return the values of a group of a datasheet by key; the dtypes of a list are keys, too."""
+    if group is not None and isinstance(group.data, list):
+        return {str(entry.data): entry.plain() for entry in group.data}
+    return {key: entry.plain() for key, entry in items_of(group)}
 
 
 def _vendor(root: Located) -> _Layers:
     """Read the file of the vendor that a file names; empty if there is none."""
-    named = str(root.data["vendor"].data) if "vendor" in root.data else ""
-    path = SHIPPED / VENDOR_FILES / f"{named}.yaml"
-    if not re.fullmatch(r"[\w-]+", named) or not untrusted.exists(path):
+    vendor = str(root.data["vendor"].data) if "vendor" in root.data else ""
+    path = SHIPPED / VENDOR_FILES / f"{vendor}.yaml"
+    if not re.fullmatch(r"[\w-]+", vendor) or not untrusted.exists(path):
         return _Layers(Located({}, root.file, root.line), {}, {})
-    under, digest = yaml_nodes.read(path, shown(path))
-    return _Layers(under, {shown(path): digest}, {shown(path): DeclaredBy.VENDOR_FILE})
+    root, digest = yaml_nodes.read(path, shown(path))
+    return _Layers(root, {shown(path): digest}, {shown(path): DeclaredBy.VENDOR_FILE})
 
 
 def extended(path: Path, root: Located) -> Path | None:
     """Return the path of the file that a file extends, given its merged contents; None if it extends none."""
-    at = root.data.get("extends")
-    return _base(path, at, Mistakes()) if at is not None and at.file == shown(path) else None
+    entry = root.data.get("extends")
+    return _base_path(path, entry, Mistakes()) if entry is not None and entry.file == shown(path) else None
 
 
-def _base(path: Path, extends: Located, mistakes: Mistakes) -> Path:
+def _base_path(path: Path, extends: Located, mistakes: Mistakes) -> Path:
     """Return the path of the file that `path` extends: a file beside it, or a shipped one. Raises BadFile."""
     name = yaml_nodes.text(extends, "extends", mistakes)
     mistakes.raise_if_any()
-    beside = path.parent / str(name)
+    candidate = path.parent / str(name)
     try:
-        return find(str(beside) if beside.suffix in (".yaml", ".yml") else str(name))
+        return find(str(candidate) if candidate.suffix in (".yaml", ".yml") else str(name))
     except BadFile as bad:
         raise BadFile(ErrorAt(extends.file, extends.line, f"extends: {bad}")) from None
 
 
-def _needs_source(key: str, over: Located, under: Located | None, mistakes: Mistakes) -> None:
+def _needs_source(key: str, overlay: Located, base: Located | None, mistakes: Mistakes) -> None:
     """Find a changed figure without its own source, since the source of the replaced figure does not apply to it."""
-    if under is None or not isinstance(over.data, dict):
+    if base is None or not isinstance(overlay.data, dict):
         return
-    changed = [name for name in SOURCED_KEYS if name in over.data]
-    if changed and "source" not in over.data:
-        mistakes.add(over, f"{key}: overrides {changed[0]}, so add source: {{kind: measured, by: us, date: 2026-11}}")
+    keys = [name for name in SOURCED_KEYS if name in overlay.data]
+    if keys and "source" not in overlay.data:
+        mistakes.add(overlay, f"{key}: overrides {keys[0]}, so add source: {{kind: measured, by: us, date: 2026-11}}")
 
 
-def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
+def _build(content: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
     """Return the SKU of a checked file."""
-    root, own = layers.root, layers.own
-    sheet = found.get("datasheet", {})
+    root, own_files = layers.root, layers.own_files
+    sheet = content.get("datasheet", {})
 
-    def limits(raw: dict[str, Any], at: Located | None) -> dict[str, Limit]:
-        places, probes, budgets = dict(items_of(at)), found.get("probes", {}), found.get("budgets", {})
+    def limits(raw: dict[str, Any], entry: Located | None) -> dict[str, Limit]:
+        entries, probes, budgets = dict(items_of(entry)), content.get("probes", {}), content.get("budgets", {})
         levels = {metric: levels_with_time(declaration_of(metric), metric, budgets) for metric in raw}
         return {
-            metric: _build_limit(metric, {"levels": levels[metric], **one}, places[metric], layers, probes)
-            for metric, one in raw.items()
+            metric: _build_limit(metric, {"levels": levels[metric], **values}, entries[metric], layers, probes)
+            for metric, values in raw.items()
         }
 
-    figures = partial(_published, layers=layers, found=found)
-    every = limits(found.get("limits", {}), root.data.get("limits"))
-    shared = figures(found.get("figures", {}), root.data.get("figures"), None)
+    figures = partial(_published, layers=layers, content=content)
+    sku_limits = limits(content.get("limits", {}), root.data.get("limits"))
+    sku_figures = figures(content.get("figures", {}), root.data.get("figures"), None)
     platforms = {}
-    for name, at in items_of(root.data["platforms"]):
-        raw = {"devices": None, **found["platforms"][name]}
-        published = figures(raw.pop("figures", {}), at.data.get("figures"), raw["devices"])
-        raw["limits"] = _beside(limits(raw.get("limits", {}), at.data.get("limits")), published, every, shared)
-        overridden = any(_from(at.data.get(key), own) for key in EXPECTED) or f"{name}.fabric" in layers.replaced
-        platforms[name] = Platform(**raw, name=name, overridden=overridden)
-    spreads = items_of(root.data.get("spread"))
-    other = [key for key in layers.replaced if key.partition(".")[0] in STATED]
+    for name, entry in items_of(root.data["platforms"]):
+        raw = {"devices": None, **content["platforms"][name]}
+        published = figures(raw.pop("figures", {}), entry.data.get("figures"), raw["devices"])
+        raw["limits"] = limits(raw.get("limits", {}), entry.data.get("limits"))
+        raw["limits"] = _with_figures(raw["limits"], published, sku_limits, sku_figures)
+        custom = f"{name}.fabric" in layers.replaced or any(_is_in(entry.data.get(key), own_files) for key in EXPECTED)
+        platforms[name] = Platform(**raw, name=name, overridden=custom)
+    declared_by = {key: layers.kinds[entry.file] for key, entry in items_of(root.data.get("spread"))}
+    overridden_keys = [key for key in layers.replaced if key.partition(".")[0] in STATED]
     resolved: dict[str, Any] = {
-        "title": found["sku"],
-        **_fields(Sku, found),
-        "datasheet": Datasheet(**{**sheet, "overridden": frozenset(other)}),
-        "limits": _beside(every, shared),
+        "title": content["sku"],
+        **_fields(Sku, content),
+        "datasheet": Datasheet(**{**sheet, "overridden": frozenset(overridden_keys)}),
+        "limits": _with_figures(sku_limits, sku_figures),
         "platforms": platforms,
-        "spread": {key: Spread(**found["spread"][key], declared_by=layers.kinds[at.file]) for key, at in spreads},
+        "spread": {key: Spread(**content["spread"][key], declared_by=kind) for key, kind in declared_by.items()},
     }
     return Sku(
         **resolved,
-        name=found["sku"],
-        rematched=_from(root.data.get("match"), own) or _from(_at(root, "datasheet", "memory", "gb"), own),
+        name=content["sku"],
+        rematched=any(_is_in(_node(root, *keys), own_files) for keys in (["match"], ["datasheet", "memory", "gb"])),
         own_file=own_file,
         files=layers.files,
     )
@@ -301,33 +305,39 @@ def _build(found: dict[str, Any], layers: _Layers, own_file: str | None) -> Sku:
 
 def _fields(kind: type[Sku | Limit], raw: dict[str, Any]) -> dict[str, Any]:
     """Return the keys of a file that are fields of a class of that name."""
-    return {each.name: raw[each.name] for each in fields(kind) if each.name in raw}
+    return {item.name: raw[item.name] for item in fields(kind) if item.name in raw}
 
 
-def _from(at: Located | None, own: list[str]) -> bool:
-    """Return whether a value comes from one of the files `own`."""
-    return at is not None and at.file in own
+def _is_in(entry: Located | None, files: list[str]) -> bool:
+    """Return True if a value comes from one of these files."""
+    return entry is not None and entry.file in files
 
 
-def _at(root: Located, *keys: str) -> Located | None:
+def _node(root: Located, *keys: str) -> Located | None:
     """Return the value under nested keys, or None."""
-    found: Located | None = root
+    value: Located | None = root
     for key in keys:
-        found = dict(items_of(found)).get(key)
-    return found
+        value = dict(items_of(value)).get(key)
+    return value
 
 
-def _changed(metric: str, root: Located, own: list[str]) -> bool:
-    """Return whether one of the files `own` changes how the metric is measured: shape, time, precision or spread."""
-    declared = declaration_of(metric)
-    probe = declared.name if declared else parse(metric).probe
-    tables = [root.data.get("probes"), root.data.get("spread"), *(at for _, at in items_of(root.data.get("budgets")))]
-    places = [at for table in tables for key, at in items_of(table) if key in (probe, metric)]
-    return any(_from(at, own) for at in [*places, root.data.get("precision")])
+def _is_measured_otherwise(metric: str, root: Located, own_files: list[str]) -> bool:
+    """Return True if one of the own files changes how the metric is measured: shape, time, precision or spread."""
+    probe = declaration_of(metric)
+    name = probe.name if probe else parse(metric).probe
+    budgets = [entry for _, entry in items_of(root.data.get("budgets"))]
+    tables = [root.data.get("probes"), root.data.get("spread"), *budgets]
+    entries = [entry for table in tables for key, entry in items_of(table) if key in (name, metric)]
+    return any(_is_in(entry, own_files) for entry in [*entries, root.data.get("precision")])
+
+
+def _is_overridden(metric: str, entry: Located, layers: _Layers) -> bool:
+    """Return True if an own file states the entry of a metric, or changes how it is measured."""
+    return _is_in(entry, layers.own_files) or _is_measured_otherwise(metric, layers.root, layers.own_files)
 
 
 def _build_limit(
-    metric: str, raw: dict[str, Any], at: Located, layers: _Layers, probes: dict[str, dict[str, Any]]
+    metric: str, raw: dict[str, Any], entry: Located, layers: _Layers, probes: dict[str, dict[str, Any]]
 ) -> Limit:
     """Return a limit, with a derived floor computed from its reference.
 
@@ -336,13 +346,13 @@ def _build_limit(
     """
     if isinstance(raw.get("warn"), dict):
         raw = {**raw, **raw["warn"], "warn": None, "warns": True}
-    floor, healthy, declared = raw.get("floor"), raw.get("healthy"), declaration_of(metric)
+    floor, healthy, probe = raw.get("floor"), raw.get("healthy"), declaration_of(metric)
     reference = raw.get("reference", round(fmean(healthy), 4) if healthy else None)
     of_reference = None
-    if floor == "derived" and reference is not None and declared and declared.derived_floor:
-        of_reference = declared.derived_floor
+    if floor == "derived" and reference is not None and probe and probe.derived_floor:
+        of_reference = probe.derived_floor
         floor = round(of_reference * (healthy[0] if healthy else reference), 4)
-    replaced = metric in layers.replaced and layers.kinds[at.file] is DeclaredBy.OWN_FILE
+    replaced = metric in layers.replaced and layers.kinds[entry.file] is DeclaredBy.OWN_FILE
     resolved: dict[str, Any] = {
         **_fields(Limit, raw),
         "floor": floor,
@@ -357,48 +367,48 @@ def _build_limit(
             **{key: raw[key] for key in ("ranks", "algorithm", "by_ring") if key in raw},
             **methods.known_to_a_run(metric, raw["source"], probes),
         },
-        origin=at.where,
-        declared_by=layers.kinds[at.file],
-        overridden=replaced or _from(at, layers.own) or _changed(metric, layers.root, layers.own),
+        origin=entry.where,
+        declared_by=layers.kinds[entry.file],
+        overridden=replaced or _is_overridden(metric, entry, layers),
     )
     differs = methods.differences_of(metric, raw["source"], probes)  # an own file has the probe measure otherwise
     return built.without_bounds(*differs) if differs else built
 
 
 def _published(
-    raw: dict[str, Any], at: Located | None, devices: int | None, *, layers: _Layers, found: dict[str, Any]
+    raw: dict[str, Any], entry: Located | None, devices: int | None, *, layers: _Layers, content: dict[str, Any]
 ) -> dict[str, Limit]:
     """Return published figures by metric, each in a limit without bounds. `devices` is the number of a platform."""
-    places, probes, budgets = dict(items_of(at)), found.get("probes", {}), found.get("budgets", {})
+    entries, probes, budgets = dict(items_of(entry)), content.get("probes", {}), content.get("budgets", {})
     limits = {}
-    for metric, one in raw.items():
-        declared, least, source = declaration_of(metric), one.get("at_least"), one["source"]
-        lowest, highest = one.get("value", (least, None))
+    for metric, values in raw.items():
+        probe, minimum, source = declaration_of(metric), values.get("at_least"), values["source"]
+        lowest, highest = values.get("value", (minimum, None))
         differs = methods.differences_of(metric, source, probes)
-        ranks = one.get("ranks", devices if declared and declared.runs == "ranks" else None)
+        ranks = values.get("ranks", devices if probe and probe.runs == "ranks" else None)
         limits[metric] = Limit(
             metric,
-            one["unit"],
-            levels=tuple(one.get("levels", levels_with_time(declared, metric, budgets))),
+            values["unit"],
+            levels=tuple(values.get("levels", levels_with_time(probe, metric, budgets))),
             source=source,
             conditions={"ranks": ranks} if ranks else {},
-            published=Figure(lowest, highest, one["unit"], source, differs),
-            origin=places[metric].where,
-            declared_by=layers.kinds[places[metric].file],
-            overridden=_from(places[metric], layers.own) or _changed(metric, layers.root, layers.own),
+            published=Figure(lowest, highest, values["unit"], source, differs),
+            origin=entries[metric].where,
+            declared_by=layers.kinds[entries[metric].file],
+            overridden=_is_overridden(metric, entries[metric], layers),
         )
     return limits
 
 
-def _beside(limits: dict[str, Limit], figures: dict[str, Limit], *under: dict[str, Limit]) -> dict[str, Limit]:
+def _with_figures(limits: dict[str, Limit], figures: dict[str, Limit], *shared: dict[str, Limit]) -> dict[str, Limit]:
     """Return limits with the published figures of their metrics, and those figures without a limit.
 
-    `under` are limits and figures that hold on all platforms, below those of one.
+    `shared` are limits and figures that hold on all platforms, below those of one.
     """
-    of_all, published = under or ({}, {})
-    known = {**published, **figures}
-    found = dict(figures)
-    for metric in [*limits, *(set(figures) & set(of_all))]:
-        limit = limits.get(metric) or of_all[metric]
-        found[metric] = replace(limit, published=known[metric].published) if metric in known else limit
-    return found
+    sku_limits, sku_figures = shared or ({}, {})
+    all_figures = {**sku_figures, **figures}
+    joined = dict(figures)
+    for metric in [*limits, *(set(figures) & set(sku_limits))]:
+        limit = limits.get(metric) or sku_limits[metric]
+        joined[metric] = replace(limit, published=all_figures[metric].published) if metric in all_figures else limit
+    return joined

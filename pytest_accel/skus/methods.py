@@ -13,30 +13,30 @@ NOT_STATED = ("its source states no method",)
 
 
 def method_of(metric: str, probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return how a metric is measured under the conditions that a threshold file sets (`probes`).
+    """Return the method of a metric under the conditions that a threshold file sets (`probes`).
 
     Empty for a metric without a method: a fact, a count, or the metric of a user's own probe.
     """
-    declared = declaration_of(metric)
-    if declared is None or not declared.packaged:
+    probe = declaration_of(metric)
+    if probe is None or not probe.packaged:
         return {}
-    return declared.method_of(metric, probes.get(declared.name, {}))
+    return probe.method_of(metric, probes.get(probe.name, {}))
 
 
 def differences_of(metric: str, source: Source, probes: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return how the method of a limit's source differs from that of the probe; empty if it is the same.
+    """Return the differences of the method of a limit's source from that of the probe; empty if it is the same.
 
-    A figure that was measured with this package (kind `measured`) was measured by the probe, unless its source states
-    another method. What two sides agreed on (kind `agreed`) is measured by the probe by definition. Any other figure
-    needs a stated method.
+    A figure of a kind other than `measured` and `agreed` needs a stated method.
     """
-    ours = method_of(metric, probes)
-    if not ours or source.kind == "agreed" or (source.kind == "measured" and not source.method):
+    method = method_of(metric, probes)
+    # A figure that was measured with this package was measured by the probe, unless its source states another method;
+    # one that two sides agreed on is measured by the probe by definition.
+    if not method or source.kind == "agreed" or (source.kind == "measured" and not source.method):
         return ()
-    return differences(ours, source.method) if source.method else NOT_STATED
+    return differences(method, source.method) if source.method else NOT_STATED
 
 
 def known_to_a_run(metric: str, source: Source, probes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the part of a source's method that only a run knows of its own measurements, such as TunableOp."""
-    ours = method_of(metric, probes)
-    return {key: value for key, value in source.method.items() if ours.get(key) == AS_FOUND}
+    method = method_of(metric, probes)
+    return {key: value for key, value in source.method.items() if method.get(key) == AS_FOUND}

@@ -1,7 +1,4 @@
-"""The names in a threshold file: metrics that something finds, and platforms of the file that is extended. Pure.
-
-A limit under a misspelt name would be judged by nobody, and replace nothing.
-"""
+"""The names in a threshold file: metrics that something finds, and platforms of the file that is extended. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ _OF_XIDS = ("xid_hardware", "xid_application")
 
 @cache
 def known_facts() -> list[str]:
-    """Return the metrics of facts: what drivers and host state, count or log."""
+    """Return the metrics of facts that drivers and host state, count or log."""
     return [
         *(f"inventory.{name}" for name in _OF_A_RUN),
         *FACT_METRICS,
@@ -35,42 +32,40 @@ def known_facts() -> list[str]:
 
 
 def why_unknown(metric: str) -> str | None:
-    """Return why a limit on a metric would never be judged, with the nearest names; None if something finds it.
+    """Return the reason why a limit on a metric would never be judged, with the nearest names; None if it is known.
 
-    What a probe of the user's own finds, loaded with its tests, is known.
+    The metrics of a user's own probe, loaded with its tests, are known.
     """
-    declared = declaration_of(metric)
-    if declared is None:
+    probe = declaration_of(metric)
+    if probe is None:
         return f"no probe measures {metric}; {_closest(metric, [*known_metrics(), *known_facts()])}"
-    if not declared.packaged or (not declared.fact and finder_of(metric)):
+    if not probe.packaged or (not probe.fact and finder_of(metric)):
         return None
-    if not declared.fact:
-        measured = (name for each in declarations() if not each.fact for name in (*each.forms, *each.also))
-        alike = [name for name in measured if parse(name).probe == parse(metric).probe]
-        return f"no probe measures {metric}; {nearest(metric, alike)}"
-    known = known_facts()
-    return None if metric in known else f"no driver states {metric}; {_closest(metric, known)}"
+    if not probe.fact:
+        names = (name for probe in declarations() if not probe.fact for name in (*probe.forms, *probe.also))
+        candidates = [name for name in names if parse(name).probe == parse(metric).probe]
+        return f"no probe measures {metric}; {nearest(metric, candidates)}"
+    facts = known_facts()
+    return None if metric in facts else f"no driver states {metric}; {_closest(metric, facts)}"
 
 
-def _closest(name: str, known: Iterable[str]) -> str:
+def _closest(name: str, names: Iterable[str]) -> str:
     """Return a hint with the nearest of many names; with the first words of all if none is near."""
-    first = {name for each in declarations() if each.packaged for name in each.families}
-    return did_you_mean(name, known)[2:] or f"names begin with {', '.join(sorted(first))}"
+    families = {name for probe in declarations() if probe.packaged for name in probe.families}
+    return did_you_mean(name, names)[2:] or f"names begin with {', '.join(sorted(families))}"
 
 
-def check_platforms(root: Located, under: Located, mistakes: Mistakes) -> None:
+def check_platforms(root: Located, base: Located, mistakes: Mistakes) -> None:
     """Find platforms that the extended file does not have and that look like a misspelt one of it.
 
     A platform of one's own is new on purpose if it has a title; without one, it must state more than limits, under a
     name that is not near to another one.
     """
-    known = [name for name, _ in items_of(under.data.get("platforms"))]
-    for name, at in items_of(root.data.get("platforms")):
-        if not known or name in known or not isinstance(at.data, dict) or "title" in at.data:
+    names = [name for name, _ in items_of(base.data.get("platforms"))]
+    for name, entry in items_of(root.data.get("platforms")):
+        if not names or name in names or not isinstance(entry.data, dict) or "title" in entry.data:
             continue
-        near = difflib.get_close_matches(name[:80], known, n=1, cutoff=0.8)
-        if near or not set(at.data) - {"limits", "source"}:
-            hint = nearest(name, known)
-            mistakes.add(
-                at, f"platforms.{name}: the extended file has no such platform; {hint}; one of your own states a title"
-            )
+        matches = difflib.get_close_matches(name[:80], names, n=1, cutoff=0.8)
+        if matches or not set(entry.data) - {"limits", "source"}:
+            message = f"the extended file has no such platform; {nearest(name, names)}; one of your own states a title"
+            mistakes.add(entry, f"platforms.{name}: {message}")

@@ -1,4 +1,4 @@
-"""Packing lists of a delivery: a CSV table of serial numbers, and where each board belongs."""
+"""Packing lists of a delivery: CSV tables of serial numbers, with the node and slot of each board."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Listed:
 
 VERSIONS = ("vbios", "inforom", "firmware_bundle")
 """The columns of facts of a device (`Device.facts`) that the list demands."""
-COLUMNS = tuple(each.name for each in fields(Listed) if each.name != "line")
+COLUMNS = tuple(column.name for column in fields(Listed) if column.name != "line")
 
 
 @dataclass(frozen=True)
@@ -72,30 +72,30 @@ class PackingList:
     @cached_property
     def by_serial(self) -> Mapping[str, Listed]:
         """Each row by its serial number, as `same` writes it."""
-        return {same(each.serial): each for each in self.rows}
+        return {same(row.serial): row for row in self.rows}
 
     @cached_property
     def _without_zeros(self) -> Mapping[str, Listed]:
-        return {same(each.serial).lstrip("0"): each for each in self.rows}
+        return {same(row.serial).lstrip("0"): row for row in self.rows}
 
     @cached_property
     def nodes(self) -> NodeNames:
         """The names of the nodes."""
-        return NodeNames(each.node for each in self.rows if each.node)
+        return NodeNames(row.node for row in self.rows if row.node)
 
     @cached_property
     def by_node(self) -> Mapping[str, Sequence[Listed]]:
         """The rows that name a node, by that name as `nodes` finds it."""
-        return grouped((each for each in self.rows if each.node), lambda each: self.nodes.find(each.node))
+        return grouped((row for row in self.rows if row.node), lambda row: self.nodes.find(row.node))
 
     def but_for_zeros(self, serial: str) -> Listed | None:
         """Return the row whose serial number differs from this one by leading zeros alone, None if there is none."""
-        found = self._without_zeros.get(same(serial).lstrip("0"))
-        return found if found and same(found.serial) != same(serial) else None
+        row = self._without_zeros.get(same(serial).lstrip("0"))
+        return row if row and same(row.serial) != same(serial) else None
 
     def returned_among(self, devices: Iterable[Device]) -> list[str]:
         """Return the devices that were sent back before: "gpu3 (serial 165, returned: RMA 17)"."""
-        rows = ((each, self.by_serial.get(same(each.serial or ""))) for each in devices)
+        rows = ((device, self.by_serial.get(same(device.serial or ""))) for device in devices)
         return [
             f"{device.name} (serial {device.serial}, returned: {printable(row.returned)})"
             for device, row in rows
@@ -108,7 +108,7 @@ class PackingList:
 
 
 def same(serial: str) -> str:
-    """Return a serial number so that two writings of it are equal: without spaces around it, in capitals."""
+    """Return the form of a serial number in which two writings of it are equal: in capitals, without spaces around."""
     return serial.strip().upper()
 
 
@@ -121,8 +121,8 @@ class NodeNames:
 
     def __init__(self, names: Iterable[str]) -> None:
         """Take the names as they were written."""
-        self._names = {_written(each) for each in names}
-        self._with_domain = grouped((each for each in sorted(self._names) if _short(each) != each), _short)
+        self._names = {_written(name) for name in names}
+        self._with_domain = grouped((name for name in sorted(self._names) if _short(name) != name), _short)
 
     def find(self, name: str) -> str:
         """Return the name under which a node is known; empty if none, or more than one, could be meant."""
@@ -132,8 +132,8 @@ class NodeNames:
             return longer[0]
         if name in self._names:
             return name
-        short = _short(name)
-        return short if short in self._names and short not in self._with_domain else ""
+        stem = _short(name)
+        return stem if stem in self._names and stem not in self._with_domain else ""
 
 
 def _written(name: str) -> str:
@@ -151,16 +151,16 @@ def _short(name: str) -> str:
 
 def index_of(slot: str) -> int | None:
     """Return the index of the device that a slot names, None for a PCI address."""
-    found = INDEX.fullmatch(slot.strip())
-    return int(found[1]) if found else None
+    match = INDEX.fullmatch(slot.strip())
+    return int(match[1]) if match else None
 
 
 def pci_address(text: str) -> str:
-    """Return a PCI address as 0000:1b:00.0; empty for what is none. Libraries write four or eight digits of domain."""
-    found = PCI_ADDRESS.fullmatch(text.strip())
-    if not found:
+    """Return a PCI address as 0000:1b:00.0; empty for any other text."""
+    match = PCI_ADDRESS.fullmatch(text.strip())  # libraries write four or eight digits of domain
+    if not match:
         return ""
-    domain, bus, device, function = (int(each or "0", 16) for each in found.groups())
+    domain, bus, device, function = (int(group or "0", 16) for group in match.groups())
     return f"{domain:04x}:{bus:02x}:{device:02x}.{function}"
 
 
@@ -175,62 +175,62 @@ def load(path: Path) -> PackingList:
     return PackingList(str(path), hashlib.sha256(raw).hexdigest(), tuple(rows))
 
 
-def parse(text: str, shown: str) -> list[Listed]:
-    """Return the rows of a packing list; `shown` is the name of the file in messages. Raises BadFile."""
-    lines = [(place, line) for place, line in enumerate(LINE_ENDS.split(text), 1) if line.strip(f" {DELIMITERS}")]
+def parse(text: str, file: str) -> list[Listed]:
+    """Return the rows of a packing list; messages call the file `file`. Raises BadFile."""
+    lines = [(number, line) for number, line in enumerate(LINE_ENDS.split(text), 1) if line.strip(f" {DELIMITERS}")]
     if not lines:
-        raise BadFile(f"{shown}:1: the file is empty; it begins with a header, of which 'serial' is required")
-    named = SEPARATOR.fullmatch(lines[0][1].strip())
-    if named and len(lines) > 1:
+        raise BadFile(f"{file}:1: the file is empty; it begins with a header, of which 'serial' is required")
+    separator = SEPARATOR.fullmatch(lines[0][1].strip())
+    if separator and len(lines) > 1:
         lines = lines[1:]
-    place, first = lines[0]
-    delimiter = named[1] if named else max(DELIMITERS, key=first.count)
-    header = _header(first, delimiter, f"{shown}:{place}")
+    number, first = lines[0]
+    delimiter = separator[1] if separator else max(DELIMITERS, key=first.count)
+    header = _header(first, delimiter, f"{file}:{number}")
     rows, errors = [], []
-    for place, line in lines[1:]:
-        found = list(_wrong(line, delimiter, header))
-        errors += [f"{shown}:{place}: {each}" for each in found]
-        if not found:
-            rows.append(Listed(**dict(zip(header, _cells(line, delimiter), strict=False)), line=place))
-    errors += _duplicates(rows, shown)
+    for number, line in lines[1:]:
+        mistakes = list(_wrong(line, delimiter, header))
+        errors += [f"{file}:{number}: {mistake}" for mistake in mistakes]
+        if not mistakes:
+            rows.append(Listed(**dict(zip(header, _cells(line, delimiter), strict=False)), line=number))
+    errors += _duplicates(rows, file)
     if not rows and not errors:
-        errors = [f"{shown}:{lines[0][0]}: there is no row below the header"]
+        errors = [f"{file}:{lines[0][0]}: there is no row below the header"]
     if errors:
-        more = [f"and {len(errors) - MOST_ERRORS:,} more"] if len(errors) > MOST_ERRORS else []
-        raise BadFile(*errors[:MOST_ERRORS], *more)
+        note = [f"and {len(errors) - MOST_ERRORS:,} more"] if len(errors) > MOST_ERRORS else []
+        raise BadFile(*errors[:MOST_ERRORS], *note)
     return rows
 
 
-def _header(line: str, delimiter: str, where: str) -> list[str]:
+def _header(line: str, delimiter: str, location: str) -> list[str]:
     """Return the names of the columns. Raises BadFile for unknown ones, one that is there twice, and no serial."""
     try:
-        names = [each.strip().lower().replace(" ", "_") for each in _cells(line, delimiter)]
+        names = [cell.strip().lower().replace(" ", "_") for cell in _cells(line, delimiter)]
     except BadFile as bad:
-        raise BadFile(*bad.behind(where)) from None
+        raise BadFile(*bad.behind(location)) from None
     while len(names) > 1 and not names[-1]:
         names.pop()
     for name in names:
         if name not in COLUMNS:
             hint = f"choose from {', '.join(COLUMNS)}{did_you_mean(name, COLUMNS)}"
-            raise BadFile(f"{where}: column '{printable(name, SHOWN)}' is not known; {hint}")
+            raise BadFile(f"{location}: column '{printable(name, SHOWN)}' is not known; {hint}")
         if names.count(name) > 1:
-            raise BadFile(f"{where}: column '{name}' is there twice")
+            raise BadFile(f"{location}: column '{name}' is there twice")
     if "serial" not in names:
-        raise BadFile(f"{where}: column 'serial' is missing; choose from {', '.join(COLUMNS)}")
+        raise BadFile(f"{location}: column 'serial' is missing; choose from {', '.join(COLUMNS)}")
     return names
 
 
 def _cells(line: str, delimiter: str) -> list[str]:
     """Return the cells of one line without the marks by which a table keeps a spreadsheet from making numbers of them.
 
-    Raises BadFile with what is wrong with the line.
+    Raises BadFile with the error of the line.
     """
-    found = untrusted.cells(line, delimiter, strict=True)
-    return [as_text[1].strip() if (as_text := AS_TEXT.fullmatch(each)) else each.removeprefix("'") for each in found]
+    cells = untrusted.cells(line, delimiter, strict=True)
+    return [as_text[1].strip() if (as_text := AS_TEXT.fullmatch(cell)) else cell.removeprefix("'") for cell in cells]
 
 
 def _wrong(line: str, delimiter: str, header: Sequence[str]) -> Iterator[str]:
-    """Yield what is wrong with a line, each with the column."""
+    """Yield the errors of a line, each with the column."""
     try:
         cells = _cells(line, delimiter)
     except BadFile as bad:
@@ -247,31 +247,31 @@ def _wrong(line: str, delimiter: str, header: Sequence[str]) -> Iterator[str]:
         elif name in ("serial", "node_serial") and not cell.isascii():
             yield f"column '{name}': {cell[:SHOWN]!a} holds a character that is not ASCII; write it anew"
         elif name in ("serial", "node_serial") and AS_A_NUMBER.fullmatch(cell):
-            why = "a spreadsheet wrote a number, and digits are lost; make the column text and export it again"
-            yield f"column '{name}': '{cell}': {why}"
+            reason = "a spreadsheet wrote a number, and digits are lost; make the column text and export it again"
+            yield f"column '{name}': '{cell}': {reason}"
         elif name == "slot" and cell and index_of(cell) is None and not pci_address(cell):
-            why = "is no slot; write the index of the device (3 or gpu3) or its PCI address (0000:1b:00.0)"
-            yield f"column 'slot': '{printable(cell, SHOWN)}' {why}"
+            reason = "is no slot; write the index of the device (3 or gpu3) or its PCI address (0000:1b:00.0)"
+            yield f"column 'slot': '{printable(cell, SHOWN)}' {reason}"
         elif len(cell) > SHOWN:
             yield f"column '{name}': has {len(cell):,} characters; at most {SHOWN} are read"
 
 
-def _duplicates(rows: Sequence[Listed], shown: str) -> Iterator[str]:
+def _duplicates(rows: Sequence[Listed], file: str) -> Iterator[str]:
     """Yield every serial number, and every UUID, that is in two rows, and every slot that two boards are listed for."""
     for name in ("serial", "uuid"):
-        seen: dict[str, Listed] = {}
-        for each in rows:
-            value = same(getattr(each, name))
-            first = seen.setdefault(value, each) if value else each
-            if first is not each:
-                yield f"{shown}:{each.line}: column '{name}': '{printable(value)}' is in line {first.line} already"
-    nodes = NodeNames(each.node for each in rows if each.node)
+        rows_by_value: dict[str, Listed] = {}
+        for row in rows:
+            value = same(getattr(row, name))
+            first = rows_by_value.setdefault(value, row) if value else row
+            if first is not row:
+                yield f"{file}:{row.line}: column '{name}': '{printable(value)}' is in line {first.line} already"
+    nodes = NodeNames(row.node for row in rows if row.node)
     slots: dict[tuple[str, object], Listed] = {}
-    for each in rows:
-        if each.node and each.slot:
-            index = index_of(each.slot)
-            slot = pci_address(each.slot) if index is None else index
-            first = slots.setdefault((nodes.find(each.node), slot), each)
-            if first is not each:
-                where = f"'{printable(each.slot)}' of {printable(each.node)}"
-                yield f"{shown}:{each.line}: column 'slot': {where} is listed in line {first.line} already"
+    for row in rows:
+        if row.node and row.slot:
+            index = index_of(row.slot)
+            slot = pci_address(row.slot) if index is None else index
+            first = slots.setdefault((nodes.find(row.node), slot), row)
+            if first is not row:
+                label = f"'{printable(row.slot)}' of {printable(row.node)}"
+                yield f"{file}:{row.line}: column 'slot': {label} is listed in line {first.line} already"

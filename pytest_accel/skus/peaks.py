@@ -21,8 +21,8 @@ def peak(sku: Sku, metric: str, platform: Platform) -> tuple[float, str] | None:
     wire, devices = platform.wire_gb_per_s, platform.devices
     if metric == ALL_NODES:
         return (wire, "wire rate of a node") if wire else None
-    declared = finder_of(metric) or finder_of(parse(metric).base)
-    if declared is None or parse(metric).base in declared.also:
+    probe = finder_of(metric) or finder_of(parse(metric).base)
+    if probe is None or parse(metric).base in probe.also:
         return None
     variant = parse(metric).variant
     dtype, ways = DATASHEET_DTYPE.get(variant, variant), 2 if variant == "both" else 1
@@ -35,7 +35,7 @@ def peak(sku: Sku, metric: str, platform: Platform) -> tuple[float, str] | None:
         "peer_links": (platform.link.get("gb_per_s"), "rate of all peer links of a device"),
         "port": (wire / devices if wire and devices else None, "wire rate of a device"),
     }
-    figure, name = figures.get(declared.peak, (None, ""))
+    figure, name = figures.get(probe.peak, (None, ""))
     return (figure * ways, name) if figure else None
 
 
@@ -57,19 +57,19 @@ A guest answers 0 or nothing for them (amdgpu_ras_late_init leaves a virtual fun
 
 
 def why_not_applicable(sku: Sku, metric: str, platform: Platform) -> str | None:
-    """Return why the metric cannot exist on this product and platform, or None if it can.
+    """Return the reason why the metric cannot exist on this product and platform, or None if it can.
 
-    The file alone decides this, never the devices that were found.
+    The file alone decides this, never the devices of the node.
     """
     if metric in sku.not_applicable:
         return sku.not_applicable[metric]
     if platform.virtual and metric.startswith(OF_THE_HOST):
         return "the memory of a virtual function is the host's to watch: ask its owner for ECC state and bad pages"
-    declared, variant = declaration_of(metric), parse(metric).variant
-    if declared is None:
+    probe, variant = declaration_of(metric), parse(metric).variant
+    if probe is None:
         return None
-    if declared.peak == "tflops" and {variant, DATASHEET_DTYPE.get(variant)} & set(sku.datasheet.unsupported):
+    if probe.peak == "tflops" and {variant, DATASHEET_DTYPE.get(variant)} & set(sku.datasheet.unsupported):
         return f"{sku.name} has no fast path for {variant}"
-    if declared.for_several and platform.devices == 1:
+    if probe.for_several and platform.devices == 1:
         return f"platform {platform.name} has one device"
     return None

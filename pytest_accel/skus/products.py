@@ -30,12 +30,12 @@ class Product:
     @property
     def stated(self) -> str:
         """The name and the PCI id that the devices state."""
-        first = self.devices[0]
-        return f"{first.model} ({first.pci_id or 'no PCI id'})" if first.model else first.product
+        device = self.devices[0]
+        return f"{device.model} ({device.pci_id or 'no PCI id'})" if device.model else device.product
 
     @property
     def differences(self) -> list[str]:
-        """What tells the devices from the nearest SKU."""
+        """The differences of the devices from the nearest SKU."""
         return self.nearest.differences(self.devices[0]) if self.nearest else []
 
     @property
@@ -47,7 +47,7 @@ class Product:
 
     @property
     def unknown(self) -> str:
-        """Why no SKU matches: what differs from the nearest one."""
+        """The reason why no SKU matches: the differences from the nearest one."""
         if self.nearest is None:
             return f"no SKU of vendor {self.devices[0].driver} is shipped"
         return f"nearest is {self.nearest.name}: {', '.join(self.differences)}"
@@ -69,15 +69,18 @@ def products(devices: Sequence[Device], skus: Sequence[Sku]) -> list[Product]:
     Devices that match the same SKUs are one product, however they call themselves.
     """
     matching = {device.uuid: recognise([device], skus) for device in devices}
-    names = {uuid: tuple(sku.name for sku in known) for uuid, known in matching.items()}
-    stated = {each.uuid: (each.driver, each.model, each.pci_id, round(each.memory_bytes / 1e9)) for each in devices}
-    groups = grouped(devices, lambda device: names[device.uuid] or stated[device.uuid])
-    found = [
-        Product(tuple(each), tuple(known), None if known else nearest(each[0], skus))
-        for each in groups.values()
-        for known in [matching[each[0].uuid]]
+    names = {uuid: tuple(sku.name for sku in matches) for uuid, matches in matching.items()}
+
+    def key(device: Device) -> tuple[object, ...]:
+        identity = device.driver, device.model, device.pci_id, round(device.memory_bytes / 1e9)
+        return names[device.uuid] or identity
+
+    result = [
+        Product(tuple(group), tuple(matches), None if matches else nearest(group[0], skus))
+        for group in grouped(devices, key).values()
+        for matches in [matching[group[0].uuid]]
     ]
-    return sorted(found, key=lambda product: -len(product.devices))
+    return sorted(result, key=lambda product: -len(product.devices))
 
 
 def recognise(devices: Sequence[Device], skus: Sequence[Sku]) -> list[Sku]:
@@ -85,27 +88,27 @@ def recognise(devices: Sequence[Device], skus: Sequence[Sku]) -> list[Sku]:
 
     One without `match` is recognised only if its devices are on every machine.
     """
-    known = [sku for sku in skus if sku.match or not registry.vendor(sku.vendor).accelerator]
-    return [sku for sku in known if devices and all(map(sku.recognises, devices))]
+    candidates = [sku for sku in skus if sku.match or not registry.vendor(sku.vendor).accelerator]
+    return [sku for sku in candidates if devices and all(map(sku.recognises, devices))]
 
 
 def nearest(device: Device, skus: Sequence[Sku]) -> Sku | None:
     """Return the SKU of the device's vendor that is most like it, or None if there is none."""
-    known = [sku for sku in skus if sku.vendor == device.driver and sku.match]
-    return max(known, key=lambda sku: _likeness(device, sku), default=None)
+    candidates = [sku for sku in skus if sku.vendor == device.driver and sku.match]
+    return max(candidates, key=lambda sku: _likeness(device, sku), default=None)
 
 
-def not_one_product(found: Sequence[Product]) -> str:
-    """Return a sentence on devices of several products: what most are, and which are odd."""
-    most, *odd = found
-    return "; ".join([f"{most.who}: {most.is_what}", *(f"{each.names}: {each.is_what}" for each in odd)])
+def not_one_product(products: Sequence[Product]) -> str:
+    """Return a sentence on devices of several products: that of most, and the odd ones with theirs."""
+    main, *odd = products
+    return "; ".join([f"{main.who}: {main.is_what}", *(f"{product.names}: {product.is_what}" for product in odd)])
 
 
 def _likeness(device: Device, sku: Sku) -> tuple[int, float]:
-    """Return how many of name and PCI id agree, and how like the names and the sizes of the memories are."""
+    """Return the number of name and PCI id that agree, and the likeness of names and memory sizes."""
     match = sku.match
     agreeing = (device.model in match.get("names", ())) + (device.pci_id in match.get("pci_ids", ()))
     names = [str(name).lower() for name in match.get("names") or [sku.title]]
-    alike = max(SequenceMatcher(None, device.model.lower(), name).ratio() for name in names)
-    nominal, found = float(sku.datasheet.memory.get("gb", 0.0)), device.memory_bytes / 1e9
-    return agreeing, alike + (min(nominal, found) / max(nominal, found) if nominal and found else 0.0)
+    likeness = max(SequenceMatcher(None, device.model.lower(), name).ratio() for name in names)
+    nominal, actual = float(sku.datasheet.memory.get("gb", 0.0)), device.memory_bytes / 1e9
+    return agreeing, likeness + (min(nominal, actual) / max(nominal, actual) if nominal and actual else 0.0)

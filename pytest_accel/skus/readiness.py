@@ -1,4 +1,4 @@
-"""The floors that an acceptance on a platform needs, and the evidence behind those in force. Pure."""
+"""The floors that an acceptance on a platform needs, and the evidence behind the floors in force. Pure."""
 
 from __future__ import annotations
 
@@ -87,19 +87,19 @@ class Readiness:
         They are those of the packaged probes, without the parts whose probes cannot exist here, and without
         `not_judged`.
         """
-        without = self.not_judged
-        return [part for part in self._parts if part not in without]
+        excluded = self.not_judged
+        return [part for part in self._parts if part not in excluded]
 
     @property
     def not_judged(self) -> list[str]:
         """The parts without a floor that an acceptance does without, as its line says.
 
-        They are what is between devices where the platform has no floor for it at any level, the peer links of a fabric
-        that its collectives judge, and the host link in a virtual machine, which hides what the link is capable of.
+        They are the parts between devices where the platform has no floor for them at any level, the peer links of a
+        fabric that its collectives judge, and the host link in a virtual machine, which hides the rate of the link.
         """
         limits = self.sku.limits_on(self.platform).values()
-        known = {required_part(limit.metric) for limit in limits if limit.bounded}
-        optional = set(BETWEEN_DEVICES) - known  # a floor stays known if a user's own file requires it nowhere
+        bounded = {required_part(limit.metric) for limit in limits if limit.bounded}
+        optional = set(BETWEEN_DEVICES) - bounded  # a floor stays known if a user's own file requires it nowhere
         optional |= {"peer links"} if self.floors["collectives"] else set()
         optional |= {HOST_LINK} if self.platform.guest else set()
         return [part for part in self._parts if part in optional and not self.floors[part]]
@@ -115,13 +115,13 @@ class Readiness:
     @property
     def strongest(self) -> dict[str, Backing]:
         """The evidence behind the strongest floor of each required part that is measured."""
-        found: dict[str, Backing] = {}
+        backings: dict[str, Backing] = {}
         for part in (part for part in self.required if part not in READ):
             floors = [(floor.bound, floor.basis) for floor in self.floors[part]]
-            some = [Backing(bound.metric, basis, bound.class_floor) for bound, basis in floors if basis]
-            if some:
-                found[part] = min(some, key=lambda backing: backing.rank)
-        return found
+            candidates = [Backing(bound.metric, basis, bound.class_floor) for bound, basis in floors if basis]
+            if candidates:
+                backings[part] = min(candidates, key=lambda backing: backing.rank)
+        return backings
 
     @cached_property
     def floors(self) -> Mapping[str, list[Floor]]:
@@ -131,45 +131,45 @@ class Readiness:
         units.
         """
         units = set(OF_MATRIX_UNITS) & set(self.sku.datasheet.tflops)
-        found: dict[str, list[Floor]] = defaultdict(list)
+        floors: dict[str, list[Floor]] = defaultdict(list)
         for limit in self.sku.limits_on(self.platform).values():
-            level = next((each for each in self.levels if each in limit.levels), None)
+            level = next((name for name in self.levels if name in limit.levels), None)
             if level is None or not limit.required or limit.declared_by is DeclaredBy.RUN:
                 continue
-            floor, plain = floor_in_force(limit.at_level(level), self.software), units and is_plain(limit.metric)
-            if floor.bound.bounded and not plain:
-                found[required_part(limit.metric)].append(floor)
-        return found
+            floor, excluded = floor_in_force(limit.at_level(level), self.software), units and is_plain(limit.metric)
+            if floor.bound.bounded and not excluded:
+                floors[required_part(limit.metric)].append(floor)
+        return floors
 
     @property
     def _parts(self) -> list[str]:
         """The parts that the packaged probes measure here, in the order of `REQUIRED`."""
-        several = (self.platform.devices or 1) > 1
-        fit = [each for each in declarations() if each.packaged and (several or not each.for_several)]
-        wanted = {each.required for each in fit if not _excluded(each, self.sku)}
-        return [part for part in REQUIRED if part in wanted]
+        has_peers = (self.platform.devices or 1) > 1
+        fit = [probe for probe in declarations() if probe.packaged and (has_peers or not probe.for_several)]
+        parts = {probe.required for probe in fit if not _excluded(probe, self.sku)}
+        return [part for part in REQUIRED if part in parts]
 
 
-def half_not_excluded(found: Mapping[str, Backing]) -> str:
+def half_not_excluded(backings: Mapping[str, Backing]) -> str:
     """Return the note on parts whose floor half of a healthy rate may hold: "half speed not excluded (matmul)".
 
-    It is empty if there is none. `found` is the strongest backing of each part.
+    It is empty if there is none. `backings` has the strongest one of each part.
     """
-    floors = {part: each.floor for part, each in found.items() if each.floor}
+    floors = {part: backing.floor for part, backing in backings.items() if backing.floor}
     parts = [CALLED.get(part, part) for part, floor in floors.items() if not floor.excludes_half]
     return f"half speed not excluded ({', '.join(parts)})" if parts else ""
 
 
-def too_few(found: Mapping[str, Backing], devices: int) -> str:
-    """Return why so few devices cannot be accepted: half of the rate passes, and no neighbours judge; else empty."""
-    half = half_not_excluded(found)
+def too_few(backings: Mapping[str, Backing], devices: int) -> str:
+    """Return the reason why so few devices cannot be accepted, empty if they can."""
+    half = half_not_excluded(backings)  # half of the rate passes, and no neighbours judge
     return f"{half} with fewer than {ENOUGH_ALIKE} devices" if half and devices < ENOUGH_ALIKE else ""
 
 
 def required_part(metric: str) -> str:
     """Return the part of the node that a metric is of, "" for one that no acceptance requires a floor for."""
-    declared = declaration_of(metric)
-    return declared.required if declared and declared.packaged and declared.finds(metric) else ""
+    probe = declaration_of(metric)
+    return probe.required if probe and probe.packaged and probe.finds(metric) else ""
 
 
 def is_plain(metric: str) -> bool:
@@ -177,10 +177,10 @@ def is_plain(metric: str) -> bool:
     return required_part(metric) == MATRIX_UNITS and parse(metric).variant in PLAIN
 
 
-def _excluded(declared: Declaration, sku: Sku) -> bool:
-    """Return whether the file declares that no metric of the probe can exist on this SKU."""
+def _excluded(probe: Declaration, sku: Sku) -> bool:
+    """Return True if the file declares that no metric of the probe can exist on this SKU."""
     platforms = [platform.limits for platform in sku.platforms.values()]
     limited = [metric for limits in (sku.limits, *platforms) for metric in limits]
-    return any(parse(metric).probe in declared.families for metric in sku.not_applicable) and not any(
-        parse(metric).probe in declared.families for metric in limited
+    return any(parse(metric).probe in probe.families for metric in sku.not_applicable) and not any(
+        parse(metric).probe in probe.families for metric in limited
     )

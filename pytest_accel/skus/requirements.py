@@ -26,14 +26,14 @@ PASSED_THROUGH = "passthrough"
 
 
 def of_node(metric: str) -> bool:
-    """Return whether the metric's subject is the node."""
-    declared = declaration_of(metric)
-    return metric in NODE_FACTS or (declared is not None and declared.node)
+    """Return True if the metric's subject is the node."""
+    probe = declaration_of(metric)
+    return metric in NODE_FACTS or (probe is not None and probe.node)
 
 
-def device_count(platform: Platform, found: int) -> int:
-    """Return the expected number of devices: that of the platform, else `found`, at least one."""
-    return platform.devices or max(1, found)
+def device_count(platform: Platform, count: int) -> int:
+    """Return the expected number of devices: that of the platform, else `count`, at least one."""
+    return platform.devices or max(1, count)
 
 
 def passed_through(devices: Sequence[Device]) -> bool:
@@ -42,21 +42,21 @@ def passed_through(devices: Sequence[Device]) -> bool:
 
 
 def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports: bool = False) -> dict[str, Limit]:
-    """Return every limit by metric, including those that no file writes: on the inventory, and what is `implied`.
+    """Return every limit by metric, including those that no file writes: on the inventory, and the `implied` ones.
 
     `emulated_ports` says that the devices are seen to be in a virtual machine, whatever the platform declares.
     """
     if sku is None:
         return {"inventory.driver": _fact("inventory.driver", "ok", "the machine shows an accelerator")}
-    where = f"platform {platform.name} of {sku.name}"
+    origin = f"platform {platform.name} of {sku.name}"
     facts = {
-        "inventory.driver": _fact("inventory.driver", "ok", where),
-        "inventory.count": replace(_fact("inventory.count", devices, where), overridden=platform.overridden),
-        "inventory.sku": replace(_fact("inventory.sku", sku.name, where), overridden=sku.rematched),
+        "inventory.driver": _fact("inventory.driver", "ok", origin),
+        "inventory.count": replace(_fact("inventory.count", devices, origin), overridden=platform.overridden),
+        "inventory.sku": replace(_fact("inventory.sku", sku.name, origin), overridden=sku.rematched),
     }
-    made = {**facts, **implied.limits(sku, platform, emulated_ports=emulated_ports)}
-    written = sku.limits_on(platform)
-    return implied.joined(made, classes.without_host_floors(written) if emulated_ports else written)
+    facts |= implied.limits(sku, platform, emulated_ports=emulated_ports)
+    file_limits = sku.limits_on(platform)
+    return implied.joined(facts, classes.without_host_floors(file_limits) if emulated_ports else file_limits)
 
 
 def required_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:
@@ -99,8 +99,8 @@ def required(limits: Mapping[str, Limit], level: str, devices: Iterable[str]) ->
 
 def between_nodes(metric: str) -> bool:
     """Return True for a metric that a fabric run measures."""
-    declared = declaration_of(metric)
-    return declared is not None and declared.runs == "nodes"
+    probe = declaration_of(metric)
+    return probe is not None and probe.runs == "nodes"
 
 
 def numbered(platform: Platform) -> Platform:
@@ -109,7 +109,7 @@ def numbered(platform: Platform) -> Platform:
 
 
 def accepting_levels(sku: Sku, platform: Platform) -> list[str]:
-    """Return the levels at which a node of this platform can be accepted; none for what is no accelerator.
+    """Return the levels at which a node of this platform can be accepted; none unless it has accelerators.
 
     One of any number of devices counts as `numbered`.
     """
@@ -118,7 +118,7 @@ def accepting_levels(sku: Sku, platform: Platform) -> list[str]:
 
 
 def unfit(sku: Sku | None, platform: Platform, level: str, software: Mapping[str, Any] = NOTHING_KNOWN) -> str | None:
-    """Return why a run with software of these versions cannot be an acceptance by this threshold file, or None."""
+    """Return the reason why a run with these versions cannot be an acceptance by this threshold file, or None."""
     if sku is None or not registry.vendor(sku.vendor).accelerator:
         return None  # such a run is never an acceptance
     if not sku.match:

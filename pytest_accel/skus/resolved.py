@@ -1,4 +1,4 @@
-"""One file of all that a SKU requires: what it extends is merged, and every derived floor is a number. Pure."""
+"""One file of all that a SKU requires: extended files are merged, and every derived floor is a number. Pure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ FIRST = ("sku", "title", "vendor")
 
 
 def text_of(sku: Sku, root: Located) -> str:
-    """Return the text of a threshold file that requires what a SKU does; `root` is the merged content of its files."""
+    """Return the text of a threshold file with all limits of a SKU; `root` is the merged content of its files."""
     content = root.plain()
     content.pop("extends", None)
-    platforms = [(content["platforms"][name], each.limits) for name, each in sku.platforms.items()]
+    platforms = [(content["platforms"][name], platform.limits) for name, platform in sku.platforms.items()]
     for table, limits in ((content, sku.limits), *platforms):
         for metric, limit in table.get("limits", {}).items():
             if limit.get("floor") == "derived":
                 limit["floor"] = limits[metric].floor
-    ordered = {key: content[key] for key in (*FIRST, *content) if key in content}
-    return yaml.dump(ordered, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=118, default_flow_style=None)
+    document = {key: content[key] for key in (*FIRST, *content) if key in content}
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=118, default_flow_style=None)
 
 
 class _Dumper(yaml.SafeDumper):

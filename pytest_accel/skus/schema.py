@@ -25,7 +25,7 @@ SOURCED_KEYS = ("floor", "ceiling", "equals", "one_of", "version", "reference", 
 """Keys of a limit that need a source beside them: a changed figure does not inherit that of the one it replaces."""
 
 OF_SOURCE = ("healthy", "software")
-"""Keys of a limit that speak of what the source of its figures measured: they do not outlive replaced figures."""
+"""Keys of a limit on the measurement of its source: they do not outlive replaced figures."""
 
 MOST_SPREAD = 0.2
 """The largest standard deviation that a file may state: devices that differ more tell nothing about each other."""
@@ -35,19 +35,19 @@ WHOLE = ("source",)
 
 
 _method_value = yaml_nodes.that(
-    lambda found: isinstance(found, str | int | float),
+    lambda value: isinstance(value, str | int | float),
     "a text, a number, true or false",
     type=["string", "number", "boolean"],
 )
 _deviation = yaml_nodes.number_that(
-    lambda found: 0 < found <= MOST_SPREAD,
+    lambda value: 0 < value <= MOST_SPREAD,
     f"a share of the value in (0, {MOST_SPREAD:g}]",
     exclusiveMinimum=0,
     maximum=MOST_SPREAD,
 )
 
 _same_on_all = yaml_nodes.that(
-    lambda found: isinstance(found, bool) or found == DELIVERY,
+    lambda value: isinstance(value, bool) or value == DELIVERY,
     f"true, false or {DELIVERY}",
     type=["boolean", "string"],
     enum=[True, False, DELIVERY],
@@ -72,23 +72,23 @@ _source_keys = yaml_nodes.record_of(
 
 
 @yaml_nodes.accepts(_source_keys.schema)
-def _source(at: Located, key: str, mistakes: Mistakes) -> Source | None:
+def _source(entry: Located, key: str, mistakes: Mistakes) -> Source | None:
     """Return a source."""
-    known = len(mistakes.errors)
-    found = _source_keys(at, key, mistakes)
-    if len(mistakes.errors) > known:
+    start = len(mistakes.errors)
+    source = _source_keys(entry, key, mistakes)
+    if len(mistakes.errors) > start:
         return None
-    return Source(**{**found, "levels": tuple(found.get("levels", ()))})
+    return Source(**{**source, "levels": tuple(source.get("levels", ()))})
 
 
 @yaml_nodes.accepts({"type": "string", "pattern": versions.PATTERN})
-def _range(at: Located, key: str, mistakes: Mistakes) -> str | None:
+def _range(entry: Located, key: str, mistakes: Mistakes) -> str | None:
     """Return a range of versions such as ">=1.2"."""
-    found = text(at, key, mistakes)
+    value = text(entry, key, mistakes)
     try:
-        return found and versions.parse(found).text
+        return value and versions.parse(value).text
     except versions.BadRange as bad:
-        mistakes.add(at, f"{key}: {bad}")
+        mistakes.add(entry, f"{key}: {bad}")
         return None
 
 
@@ -97,21 +97,19 @@ software_check = yaml_nodes.mapping_of(_range)
 
 
 @yaml_nodes.accepts({"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": "^derived$"})
-def _floor(at: Located, key: str, mistakes: Mistakes) -> float | str | None:
+def _floor(entry: Located, key: str, mistakes: Mistakes) -> float | str | None:
     """Return a floor: a number, or "derived"."""
-    return "derived" if at.data == "derived" else yaml_nodes.number(at, key, mistakes)
+    return "derived" if entry.data == "derived" else yaml_nodes.number(entry, key, mistakes)
 
 
 @yaml_nodes.accepts({"type": "string"})
-def _vendor(at: Located, key: str, mistakes: Mistakes) -> str | None:
+def _vendor(entry: Located, key: str, mistakes: Mistakes) -> str | None:
     """Return the name of a vendor that an installed package declares, even one whose driver cannot be used."""
-    known = registry.registered()
-    if not known.vendors:
-        mistakes.add(at, f"{key}: no vendor is known: {'; '.join(known.problems.values())}")
+    installed = registry.registered()
+    if not installed.vendors:
+        mistakes.add(entry, f"{key}: no vendor is known: {'; '.join(installed.problems.values())}")
         return None
-    check: yaml_nodes.Check = yaml_nodes.one_of(*known.vendors, *known.problems)
-    found: str | None = check(at, key, mistakes)
-    return found
+    return yaml_nodes.one_of(*installed.vendors, *installed.problems)(entry, key, mistakes)
 
 
 _bounds: dict[str, Check] = {
@@ -127,9 +125,9 @@ _other_bounds = yaml_nodes.record_of(dict.fromkeys(("floor", "ceiling", "warn"),
 
 
 @yaml_nodes.accepts({"anyOf": [{"type": "number"}, _alone.schema]})
-def _warn(at: Located, key: str, mistakes: Mistakes) -> Any:
+def _warn(entry: Located, key: str, mistakes: Mistakes) -> Any:
     """Return a warning limit: a second bound as a number, or the only bound of a fact by its kind."""
-    return (_alone if isinstance(at.data, dict) else yaml_nodes.number)(at, key, mistakes)
+    return (_alone if isinstance(entry.data, dict) else yaml_nodes.number)(entry, key, mistakes)
 
 
 _limit_keys = yaml_nodes.record_of(
@@ -161,36 +159,36 @@ BOUNDS_IN_UNIT = ("floor", "ceiling", "warn", "reference", "by_ring")
 
 
 @yaml_nodes.accepts(_limit_keys.schema)
-def _limit(at: Located, key: str, mistakes: Mistakes) -> Any:
+def _limit(entry: Located, key: str, mistakes: Mistakes) -> Any:
     """Return a limit. A unit that is only larger or smaller than ours is an error that says how the figures read."""
-    keys = at.data if isinstance(at.data, dict) else {}
+    keys = entry.data if isinstance(entry.data, dict) else {}
     unit = keys.get("unit")
-    given = str(unit.data) if unit else ""
-    ours = units.unit_meant(given)
+    spelling = str(unit.data) if unit else ""
+    target = units.unit_meant(spelling)
     if effect := keys.get("effect"):
         mistakes.add(effect, f"{key}.effect: {_instead(key, keys)}")
         keys = {name: value for name, value in keys.items() if name not in ("effect", "because")}
-        at = replace(at, data=keys)
-    if unit is None or ours is None:
-        return _limit_keys(at, key, mistakes)
+        entry = replace(entry, data=keys)
+    if unit is None or target is None:
+        return _limit_keys(entry, key, mistakes)
     figures = {name: keys[name].data for name in BOUNDS_IN_UNIT if name in keys and keys[name].file == unit.file}
-    mistakes.add(unit, f"{key}.unit: {given} is not used; write {units.rewritten(figures, given, ours)}")
-    return _limit_keys(replace(at, data={**keys, "unit": replace(unit, data=ours)}), key, mistakes)
+    mistakes.add(unit, f"{key}.unit: {spelling} is not used; write {units.rewritten(figures, spelling, target)}")
+    return _limit_keys(replace(entry, data={**keys, "unit": replace(unit, data=target)}), key, mistakes)
 
 
 def _instead(key: str, keys: Mapping[str, Located]) -> str:
-    """Return what to write in place of the `effect` of a limit."""
+    """Return the advice on the `effect` of a limit, which no file may state."""
     metric = key.rpartition("limits.")[2]
     bounds = ("equals", "same_on_all", "floor", "ceiling", "version")
-    stated = {name: keys[name].data for name in bounds if name in keys}
+    values = {name: keys[name].data for name in bounds if name in keys}
     if keys["effect"].data != "advises":
         return "every limit rejects; leave the line out"
-    declared = declaration_of(metric)
-    if declared is None or declared.fact:
-        bound = yaml.safe_dump(stated or {"equals": "..."}, default_flow_style=True).strip()
+    probe = declaration_of(metric)
+    if probe is None or probe.fact:
+        bound = yaml.safe_dump(values or {"equals": "..."}, default_flow_style=True).strip()
         return f"a fact that rejects nothing is a warning alone; write warn: {bound}"
     healthy = keys.get("healthy", keys.get("reference"))
-    value = f"value: {healthy.plain()}" if healthy else f"at_least: {stated.get('floor', '...')}"
+    value = f"value: {healthy.plain()}" if healthy else f"at_least: {values.get('floor', '...')}"
     unit = keys["unit"].data if "unit" in keys else "..."
     return f"what decides nothing is a figure; write, under figures, {metric}: {{{value}, unit: {unit}, source: ...}}"
 
@@ -199,14 +197,14 @@ _limits = yaml_nodes.mapping_of(_limit)
 
 
 @yaml_nodes.accepts({"anyOf": [positive.schema, yaml_nodes.list_of(positive).schema]})
-def _value(at: Located, key: str, mistakes: Mistakes) -> tuple[float, float] | None:
+def _value(entry: Located, key: str, mistakes: Mistakes) -> tuple[float, float] | None:
     """Return the lowest and the highest published value: a number is both."""
-    given = at if isinstance(at.data, list) else replace(at, data=[at])
-    found: Any = yaml_nodes.list_of(positive)(given, key, mistakes)
-    if not found or len(found) > 2 or None in found or found[0] > found[-1]:
-        mistakes.add(at, f"{key}: expected a number, or [lowest, highest], found {at.plain()!r}")
+    numbers = entry if isinstance(entry.data, list) else replace(entry, data=[entry])
+    values: Any = yaml_nodes.list_of(positive)(numbers, key, mistakes)
+    if not values or len(values) > 2 or None in values or values[0] > values[-1]:
+        mistakes.add(entry, f"{key}: expected a number, or [lowest, highest], found {entry.plain()!r}")
         return None
-    return found[0], found[-1]
+    return values[0], values[-1]
 
 
 _figure_keys = yaml_nodes.record_of(
@@ -223,11 +221,11 @@ _figure_keys = yaml_nodes.record_of(
 
 
 @yaml_nodes.accepts(_figure_keys.schema)
-def _figure(at: Located, key: str, mistakes: Mistakes) -> Any:
-    """Return what was published for a metric."""
-    if isinstance(at.data, dict) and ("value" in at.data) == ("at_least" in at.data):
-        mistakes.add(at, f"{key}: needs one of value and at_least")
-    return _figure_keys(at, key, mistakes)
+def _figure(entry: Located, key: str, mistakes: Mistakes) -> Any:
+    """Return the published figure of a metric."""
+    if isinstance(entry.data, dict) and ("value" in entry.data) == ("at_least" in entry.data):
+        mistakes.add(entry, f"{key}: needs one of value and at_least")
+    return _figure_keys(entry, key, mistakes)
 
 
 _figures = yaml_nodes.mapping_of(_figure)
@@ -293,7 +291,7 @@ DATASHEET: Mapping[str, tuple[StatedCheck[Any], str, str]] = {
 
 def _group(group: str) -> StatedCheck[Any]:
     keys = [key.partition(".") for key in DATASHEET]
-    return yaml_nodes.record_of({name: DATASHEET[f"{group}.{name}"][0] for of, _, name in keys if of == group})
+    return yaml_nodes.record_of({name: DATASHEET[f"{group}.{name}"][0] for prefix, _, name in keys if prefix == group})
 
 
 _datasheet = yaml_nodes.record_of(

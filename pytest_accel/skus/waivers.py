@@ -15,11 +15,11 @@ from pytest_accel.core.words import did_you_mean
 from pytest_accel.core.yaml_nodes import Located, Mistakes
 
 NEVER = ("inventory.driver", "inventory.count", "inventory.sku")
-"""Limits that cannot be waived, because they identify what was measured."""
+"""Limits that cannot be waived, because they identify the devices."""
 
 
 def waivable(verdict: Verdict) -> bool:
-    """Return whether a verdict can be waived: a limit is broken or was not judged, and the device is not at fault."""
+    """Return True if a verdict can be waived: a limit is broken or was not judged, and the device is not at fault."""
     return verdict.status.fails and not verdict.device_failed and verdict.metric not in NEVER
 
 
@@ -38,11 +38,12 @@ class Waivers:
         if not waivable(verdict):
             return verdict
         names = {verdict.subject, *identities}
-        covering = [each for each in self.entries if self._inapplicable(each) is None and each.covers(verdict, names)]
-        return replace(verdict, waiver=covering[0]) if covering else verdict
+        applicable = (entry for entry in self.entries if self._inapplicable(entry) is None)
+        waiver = next((entry for entry in applicable if entry.covers(verdict, names)), None)
+        return replace(verdict, waiver=waiver) if waiver else verdict
 
     def _inapplicable(self, waiver: Waiver) -> str | None:
-        """Return why an entry does not apply on this host and date, or None."""
+        """Return the reason why an entry does not apply on this host and date, or None."""
         if waiver.until < self.today:
             return f"it expired on {waiver.until}"
         if waiver.host not in (None, self.host):
@@ -51,11 +52,12 @@ class Waivers:
 
     def notes(self, verdicts: Sequence[Verdict]) -> list[str]:
         """Return a sentence with the reason for every entry that was not used."""
-        known = sorted({each.metric for each in verdicts})
+        metrics = sorted({verdict.metric for verdict in verdicts})
         return [
-            f"waiver of {each.limit} ({each.origin}) was not used: {self._inapplicable(each) or _unneeded(each, known)}"
-            for each in self.entries
-            if each not in used(verdicts)
+            f"waiver of {entry.limit} ({entry.origin}) was not used: "
+            f"{self._inapplicable(entry) or _unneeded(entry, metrics)}"
+            for entry in self.entries
+            if entry not in used(verdicts)
         ]
 
     def summary(self, verdicts: Sequence[Verdict]) -> WaiversEntry:
@@ -65,43 +67,43 @@ class Waivers:
 
 def used(verdicts: Iterable[Verdict]) -> list[Waiver]:
     """Return the waivers of the verdicts, each once."""
-    return list(dict.fromkeys(each.waiver for each in verdicts if each.waiver))
+    return list(dict.fromkeys(verdict.waiver for verdict in verdicts if verdict.waiver))
 
 
-def _unneeded(waiver: Waiver, known: Sequence[str]) -> str:
-    """Return why an entry that applies here covers no verdict."""
-    if waiver.limit not in known:
-        return "no limit of this name was judged" + did_you_mean(waiver.limit, known)
+def _unneeded(waiver: Waiver, metrics: Sequence[str]) -> str:
+    """Return the reason why an entry that applies here covers no verdict."""
+    if waiver.limit not in metrics:
+        return "no limit of this name was judged" + did_you_mean(waiver.limit, metrics)
     return "no limit that it covers was broken"
 
 
 # -- the file
 
 
-def _metric(at: Located, key: str, mistakes: Mistakes) -> str | None:
+def _metric(entry: Located, key: str, mistakes: Mistakes) -> str | None:
     """Return the metric of a limit that can be waived."""
-    metric = yaml_nodes.text(at, key, mistakes)
+    metric = yaml_nodes.text(entry, key, mistakes)
     if metric in NEVER:
-        mistakes.add(at, f"{key}: {metric} can never be waived, because it identifies what was measured")
+        mistakes.add(entry, f"{key}: {metric} can never be waived, because it identifies what was measured")
     elif metric and "." not in metric:
-        mistakes.add(at, f"{key}: {metric!r} is not a metric, such as host.acs or matmul.bf16")
+        mistakes.add(entry, f"{key}: {metric!r} is not a metric, such as host.acs or matmul.bf16")
     return metric
 
 
-def _day(at: Located, key: str, mistakes: Mistakes) -> date | None:
+def _day(entry: Located, key: str, mistakes: Mistakes) -> date | None:
     """Return a date in ISO format."""
     try:
-        return date.fromisoformat(str(at.plain()))
+        return date.fromisoformat(str(entry.plain()))
     except ValueError:
-        mistakes.add(at, f"{key}: expected a date such as 2026-12-31, found {at.plain()!r}")
+        mistakes.add(entry, f"{key}: expected a date such as 2026-12-31, found {entry.plain()!r}")
         return None
 
 
-def _devices(at: Located, key: str, mistakes: Mistakes) -> Any:
+def _devices(entry: Located, key: str, mistakes: Mistakes) -> Any:
     """Return the UUIDs or serial numbers of at least one device."""
-    devices = yaml_nodes.list_of(yaml_nodes.text)(at, key, mistakes)
+    devices = yaml_nodes.list_of(yaml_nodes.text)(entry, key, mistakes)
     if devices == []:
-        mistakes.add(at, f"{key}: names no device; to waive the limit on all devices, remove the key")
+        mistakes.add(entry, f"{key}: names no device; to waive the limit on all devices, remove the key")
     return devices
 
 
@@ -132,7 +134,7 @@ def load(path: Path, host: str, today: date) -> Waivers:
     contents: Mapping[str, Any] = _FILE(root, "", mistakes) or {}
     mistakes.raise_if_any()
     entries = [
-        Waiver(**{**fields, "devices": tuple(fields.get("devices", ()))}, origin=at.where)
-        for fields, at in zip(contents["waivers"], root.data["waivers"].data, strict=True)
+        Waiver(**{**fields, "devices": tuple(fields.get("devices", ()))}, origin=entry.where)
+        for fields, entry in zip(contents["waivers"], root.data["waivers"].data, strict=True)
     ]
     return Waivers(tuple(entries), str(path), digest, host, today)

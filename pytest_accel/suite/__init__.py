@@ -32,10 +32,10 @@ ORDER = (*FIRST, *sorted(_MODULES.keys() - {*FIRST, *LAST}), *LAST)
 
 
 def functions() -> set[tuple[int, str]]:
-    """Return every test function that the modules define: the place of its module in `ORDER`, and its name."""
+    """Return every test function that the modules define: the index of its module in `ORDER`, and its name."""
     return {
-        (place, each.name)
-        for place, module in enumerate(ORDER)
-        for each in ast.parse(_MODULES[module].read_bytes()).body
-        if isinstance(each, ast.FunctionDef) and each.name.startswith("test")
+        (position, node.name)
+        for position, module in enumerate(ORDER)
+        for node in ast.parse(_MODULES[module].read_bytes()).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test")
     }

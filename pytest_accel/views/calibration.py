@@ -28,12 +28,12 @@ TERMS = ("ranks", "algorithm")
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a calibration was made from."""
+    """The origin of a calibration: records, SKU, software, and who made it."""
 
     sku: Sku
     platform: Platform
     extends: str
-    """What the file extends: the name of a shipped SKU, or the path of a file."""
+    """The SKU or the file that the new one extends: the name of a shipped SKU, or a path."""
     name: str
     """The SKU of the new file."""
     by: str
@@ -42,68 +42,66 @@ class Provenance:
     """Every version of each software, by name."""
     levels: Sequence[str]
     sources: Sequence[str]
-    """What was read, one line each."""
+    """A line on each record that was read."""
     refused: Sequence[str]
-    """What was not, with the reason, one line each."""
+    """A line on each file that was not, with the reason."""
     devices: Sequence[str] = ()
     """The UUIDs of the devices of the records."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """What a reader finds a device by."""
+    """The text by which a reader finds a device, by its UUID."""
     simulated: bool = False
 
 
 def versions(software: Mapping[str, Sequence[str]]) -> str:
     """Return versions as a range for each software: "torch 2.7.0 to 2.8.0, driver 570.1"."""
-    told = [
-        f"{name} {some[0]}" + (f" to {some[-1]}" if len(some) > 1 else "") for name, some in software.items() if some
-    ]
-    return ", ".join(told)
+    ends = {name: dict.fromkeys((texts[0], texts[-1])) for name, texts in software.items() if texts}
+    return ", ".join(f"{name} {' to '.join(texts)}" for name, texts in ends.items())
 
 
-def limited(one: Calibrated, sku: Sku, platform: Platform) -> bool:
+def limited(figure: Calibrated, sku: Sku, platform: Platform) -> bool:
     """Return True for a metric that gets a limit: the SKU limits it, or its probe derives floors and is required.
 
     The best of a search stays information.
     """
-    declared = finder_of(one.metric)
-    if declared is None or why_not_applicable(sku, one.metric, platform):
+    declaration = finder_of(figure.metric)
+    if declaration is None or why_not_applicable(sku, figure.metric, platform):
         return False
-    derives = bool(declared.derived_floor) and (bool(declared.required) or declared.for_several)
-    return one.metric in sku.limits_on(platform) or derives
+    derives = bool(declaration.derived_floor) and (bool(declaration.required) or declaration.for_several)
+    return figure.metric in sku.limits_on(platform) or derives
 
 
 # -- text
 
 
-def outlier(one: CalibrationOutlier, labels: Mapping[str, str]) -> str:
+def outlier(entry: CalibrationOutlier, labels: Mapping[str, str]) -> str:
     """Return a sentence for a device that is left out."""
-    who = labels.get(one.device, one.device)
-    far = f"{one.deviations:.1f} robust deviations" if math.isfinite(one.deviations) else "all others are equal"
-    also = f"; also in {', '.join(one.also)}" if one.also else ""
+    name = labels.get(entry.device, entry.device)
+    reason = f"{entry.deviations:.1f} robust deviations" if math.isfinite(entry.deviations) else "all others are equal"
+    suffix = f"; also in {', '.join(entry.also)}" if entry.also else ""
     return printable(
-        f"{who}: {one.metric} {one.value:.5g} {one.unit}, centre {one.centre:.5g} ({one.value / one.centre - 1:+.1%}, "
-        f"{far}; {one.source}){also}"
+        f"{name}: {entry.metric} {entry.value:.5g} {entry.unit}, centre {entry.centre:.5g} "
+        f"({entry.value / entry.centre - 1:+.1%}, {reason}; {entry.source}){suffix}"
     )
 
 
-def lines(found: Calibration, made: Provenance) -> Iterator[str]:
+def lines(calibration: Calibration, origin: Provenance) -> Iterator[str]:
     """Yield what was calibrated, what was left out and why."""
-    for line in made.refused:
+    for line in origin.refused:
         yield printable(f"refused: {line}")
-    for each in found.outliers:
-        yield f"outlier, left out of all: {outlier(each, made.labels)}"
-    for metric, why in found.left_out.items():
-        yield printable(f"left out: {metric}: {why}")
+    for entry in calibration.outliers:
+        yield f"outlier, left out of all: {outlier(entry, origin.labels)}"
+    for metric, reason in calibration.left_out.items():
+        yield printable(f"left out: {metric}: {reason}")
     columns = ("metric", "unit", "centre", "limit", "healthy", "devices", "nodes", "runs", "n")
-    yield text([Table("", columns, [_row(one, made) for one in found.metrics])])
+    yield text([Table("", columns, [_row(figure, origin) for figure in calibration.metrics])])
 
 
-def _row(one: Calibrated, made: Provenance) -> Sequence[str]:
-    bound = f"{one.bound:g}" if limited(one, made.sku, made.platform) else "none"
-    spreads = map(_share, (one.spreads.devices, one.spreads.nodes, one.spreads.runs))
-    low, high = one.healthy
-    healthy, count = f"{low:g} to {high:g}", f"{one.devices} x {one.most_runs}"
-    return one.metric, one.unit, f"{one.centre:.5g}", bound, healthy, *spreads, count
+def _row(figure: Calibrated, origin: Provenance) -> Sequence[str]:
+    bound = f"{figure.bound:g}" if limited(figure, origin.sku, origin.platform) else "none"
+    spreads = map(_share, (figure.spreads.devices, figure.spreads.nodes, figure.spreads.runs))
+    low, high = figure.healthy
+    healthy, count = f"{low:g} to {high:g}", f"{figure.devices} x {figure.most_runs}"
+    return figure.metric, figure.unit, f"{figure.centre:.5g}", bound, healthy, *spreads, count
 
 
 def _share(value: float | None) -> str:
@@ -113,115 +111,116 @@ def _share(value: float | None) -> str:
 # -- the threshold file
 
 
-def header(found: Calibration, made: Provenance) -> str:
+def header(calibration: Calibration, origin: Provenance) -> str:
     """Return the comment at the top of the file."""
-    told = [
-        f"Calibrated by pytest-accel from known-good nodes as {made.sku.name} on {made.platform.name}, {made.date}.",
+    sku, platform = origin.sku.name, origin.platform.name
+    comments = [
+        f"Calibrated by pytest-accel from known-good nodes as {sku} on {platform}, {origin.date}.",
         f"{REVIEW} Were the nodes healthy? Is every limit below one that you would defend?",
     ]
-    if made.simulated:
-        told.append("SIMULATED NODES: for rehearsal only. No run on hardware is judged by this file.")
-    if found.outliers:
-        told += ["Left out of every metric as outliers:", *(f"  {outlier(one, made.labels)}" for one in found.outliers)]
-    told += ["Read:", *(f"  {each}" for each in made.sources)]
-    if made.refused:
-        told += ["Refused:", *(f"  {each}" for each in made.refused)]
-    if found.left_out:
-        told += ["Metrics without a result:", *(f"  {metric}: {why}" for metric, why in found.left_out.items())]
-    return "".join(f"# {printable(each)}\n" for each in told)
+    if origin.simulated:
+        comments.append("SIMULATED NODES: for rehearsal only. No run on hardware is judged by this file.")
+    outliers = [outlier(entry, origin.labels) for entry in calibration.outliers]
+    comments += _section("Left out of every metric as outliers:", outliers)
+    comments += _section("Read:", origin.sources)
+    comments += _section("Refused:", origin.refused)
+    gaps = [f"{metric}: {reason}" for metric, reason in calibration.left_out.items()]
+    comments += _section("Metrics without a result:", gaps)
+    return "".join(f"# {printable(comment)}\n" for comment in comments)
 
 
-def content(found: Calibration, made: Provenance) -> dict[str, Any]:
+def _section(title: str, lines: Sequence[str]) -> list[str]:
+    return [title, *(f"  {line}" for line in lines)] if lines else []
+
+
+def content(calibration: Calibration, origin: Provenance) -> dict[str, Any]:
     """Return the content of a threshold file that extends the SKU of the records."""
-    everywhere: dict[str, Any] = {}
-    here: dict[str, Any] = {}
-    for one in found.metrics:
-        if limited(one, made.sku, made.platform):
-            place = here if _of_platform(one.metric, made) else everywhere
-            place[one.metric] = _limit(one, made)
-    gone = {each.device for each in found.outliers}
-    stated: dict[str, Any] = {"sku": made.name, "title": made.sku.title, "extends": made.extends}
-    if behind := [uuid for uuid in made.devices if uuid not in gone]:
-        stated["calibrated_from"] = behind
-    spread = {one.metric: each for one in found.metrics if (each := _spread(one, made))}
-    if spread:
-        stated["spread"] = spread
-    if everywhere:
-        stated["limits"] = everywhere
-    if here:
-        stated["platforms"] = {made.platform.name: {"limits": here}}
-    return stated
+    common_limits: dict[str, Any] = {}
+    platform_limits: dict[str, Any] = {}
+    for figure in calibration.metrics:
+        if limited(figure, origin.sku, origin.platform):
+            limits = platform_limits if _of_platform(figure.metric, origin) else common_limits
+            limits[figure.metric] = _limit(figure, origin)
+    outliers = {outlier.device for outlier in calibration.outliers}
+    data: dict[str, Any] = {"sku": origin.name, "title": origin.sku.title, "extends": origin.extends}
+    parts: dict[str, Any] = {
+        "calibrated_from": [uuid for uuid in origin.devices if uuid not in outliers],
+        "spread": {figure.metric: entry for figure in calibration.metrics if (entry := _spread(figure, origin))},
+        "limits": common_limits,
+        "platforms": {origin.platform.name: {"limits": platform_limits}} if platform_limits else {},
+    }
+    return data | {name: part for name, part in parts.items() if part}
 
 
-def _of_platform(metric: str, made: Provenance) -> bool:
+def _of_platform(metric: str, origin: Provenance) -> bool:
     """Return True for a metric that depends on where the device sits: links, collectives, copies from the host."""
-    declared = finder_of(metric)
-    if metric in made.platform.limits or declared is None:
+    declaration = finder_of(metric)
+    if metric in origin.platform.limits or declaration is None:
         return True
-    return declared.for_several or (bool(declared.stresses) and declared.stresses[0] in ("host", "link"))
+    return declaration.for_several or (bool(declaration.stresses) and declaration.stresses[0] in ("host", "link"))
 
 
-def _limit(one: Calibrated, made: Provenance) -> dict[str, Any]:
-    bound = "floor" if one.rate else "ceiling"
+def _limit(figure: Calibrated, origin: Provenance) -> dict[str, Any]:
+    bound = "floor" if figure.rate else "ceiling"
     return {
-        bound: one.bound,
-        "warn": one.warn,
-        "reference": float(f"{one.centre:.5g}"),
-        "healthy": list(one.healthy),
-        "unit": one.unit,
-        **{name: one.conditions[name] for name in TERMS if name in one.conditions},
-        **_software(one, made),
-        "source": _source(one, made, judged(one)),
+        bound: figure.bound,
+        "warn": figure.warn,
+        "reference": float(f"{figure.centre:.5g}"),
+        "healthy": list(figure.healthy),
+        "unit": figure.unit,
+        **{name: figure.conditions[name] for name in TERMS if name in figure.conditions},
+        **_software(figure, origin),
+        "source": _source(figure, origin, judged(figure)),
     }
 
 
-def _software(one: Calibrated, made: Provenance) -> dict[str, Any]:
+def _software(figure: Calibrated, origin: Provenance) -> dict[str, Any]:
     """Return the versions that the limit holds for: of torch, whose kernels multiply, or of the collective library.
 
     On other versions the floor of the class judges in its place. Copies do not depend on either.
     """
-    declared = finder_of(one.metric)
-    stressed = declared.stresses if declared else ()
-    names = ("torch",) * ("compute" in stressed) + ("nccl",) * (declared is not None and declared.runs == "ranks")
-    ranges = {name: spanning(made.software[name]) for name in names if name in made.software}
-    known = {name: text for name, text in ranges.items() if text}
-    return {"software": known} if known else {}
+    declaration = finder_of(figure.metric)
+    stressed = declaration.stresses if declaration else ()
+    names = ("torch",) * ("compute" in stressed) + ("nccl",) * (declaration is not None and declaration.runs == "ranks")
+    ranges = {name: spanning(origin.software[name]) for name in names if name in origin.software}
+    texts = {name: text for name, text in ranges.items() if text}
+    return {"software": texts} if texts else {}
 
 
-def judged(one: Calibrated) -> str:
-    """Return what a limit is worth, in one sentence for its source."""
-    kind = "floor" if one.rate else "ceiling"
-    few = "; one node: how far nodes differ is not known" if one.nodes == 1 else ""
-    far = f"{one.deviations:.1f} deviations from the centre, " if math.isfinite(one.deviations) else ""
-    return f"{kind} {far}set by {one.why}{few}"
+def judged(figure: Calibrated) -> str:
+    """Return a sentence on the strength of a limit, for its source."""
+    kind = "floor" if figure.rate else "ceiling"
+    caveat = "; one node: how far nodes differ is not known" if figure.nodes == 1 else ""
+    distance = f"{figure.deviations:.1f} deviations from the centre, " if math.isfinite(figure.deviations) else ""
+    return f"{kind} {distance}set by {figure.why}{caveat}"
 
 
-def _source(one: Calibrated, made: Provenance, what: str) -> dict[str, Any]:
-    nodes, of_node = counted(one.nodes, "node"), requirements.of_node(one.metric)
-    measured = counted(one.devices, "node") if of_node else f"{counted(one.devices, 'device')} of {nodes}"
-    method = {name: one.conditions[name] for name in method_of(one.metric, made.sku.probes) if name in one.conditions}
+def _source(figure: Calibrated, origin: Provenance, note: str) -> dict[str, Any]:
+    nodes, of_node, conditions = counted(figure.nodes, "node"), requirements.of_node(figure.metric), figure.conditions
+    scope = counted(figure.devices, "node") if of_node else f"{counted(figure.devices, 'device')} of {nodes}"
+    method = {name: conditions[name] for name in method_of(figure.metric, origin.sku.probes) if name in conditions}
     return {
         "kind": "measured",
-        "by": made.by,
-        "date": made.date,
-        **({"software": versions(made.software)} if made.software else {}),
-        "conditions": printable(f"{counted(one.runs, 'run')} of {measured}; level {', '.join(made.levels)}; {what}"),
-        **({"simulated": True} if made.simulated else {}),
-        **({} if of_node else {"devices": one.devices}),
-        "nodes": one.nodes,
-        **({"levels": list(made.levels)} if TIMED in one.conditions else {}),
+        "by": origin.by,
+        "date": origin.date,
+        **({"software": versions(origin.software)} if origin.software else {}),
+        "conditions": printable(f"{counted(figure.runs, 'run')} of {scope}; level {', '.join(origin.levels)}; {note}"),
+        **({"simulated": True} if origin.simulated else {}),
+        **({} if of_node else {"devices": figure.devices}),
+        "nodes": figure.nodes,
+        **({"levels": list(origin.levels)} if TIMED in conditions else {}),
         **({"method": method} if method else {}),
     }
 
 
-def _spread(one: Calibrated, made: Provenance) -> dict[str, Any] | None:
+def _spread(figure: Calibrated, origin: Provenance) -> dict[str, Any] | None:
     """Return the spread of a metric as the file states it, None if it is not known or too large to state."""
-    stated: dict[str, Any] = {}
-    if one.spreads.devices and one.spreads.devices <= MOST_SPREAD:
-        stated["between_devices"] = round(one.spreads.devices, 5)
-    if one.spreads.runs and one.most_runs > 1 and one.spreads.runs <= MOST_SPREAD:
-        stated |= {"between_runs": round(one.spreads.runs, 5), "runs": one.most_runs}
-    if not stated:
+    spread: dict[str, Any] = {}
+    if figure.spreads.devices and figure.spreads.devices <= MOST_SPREAD:
+        spread["between_devices"] = round(figure.spreads.devices, 5)
+    if figure.spreads.runs and figure.most_runs > 1 and figure.spreads.runs <= MOST_SPREAD:
+        spread |= {"between_runs": round(figure.spreads.runs, 5), "runs": figure.most_runs}
+    if not spread:
         return None
-    source = _source(one, made, "1.4826 times the median absolute deviation")
-    return {**stated, "source": {name: value for name, value in source.items() if name != "method"}}
+    source = _source(figure, origin, "1.4826 times the median absolute deviation")
+    return {**spread, "source": {name: value for name, value in source.items() if name != "method"}}

@@ -21,32 +21,33 @@ FACTS = ("vbios", "driver_version", "part_number", "board_part_number")
 
 def blamed(run: Run, device: Device) -> list[Verdict]:
     """Return the verdicts that reject a device, as the record has them."""
-    return [each for each in run.verdicts if each.rejects and device.uuid in (each.subject, each.culprit)]
+    rejecting = (verdict for verdict in run.verdicts if verdict.rejects)
+    return [verdict for verdict in rejecting if device.uuid in (verdict.subject, verdict.culprit)]
 
 
 def reports_of(run: Run, device: Device) -> list[ErrorReport]:
     """Return the errors that the driver or the kernel reported of a device, in order of time, each once."""
-    found = [
+    reports = [
         report
-        for one in run.measurements
-        for report in one.details.get("reports", ())
+        for measurement in run.measurements
+        for report in measurement.details.get("reports", ())
         if report.uuid == device.uuid
     ]  # fmt: skip
-    return sorted(dict.fromkeys(found), key=lambda each: each.at)
+    return sorted(dict.fromkeys(reports), key=lambda report: report.at)
 
 
 def kernel_lines(run: Run, device: Device) -> list[str]:
     """Return a line for each report of a device: the kernel's own text where it states one."""
     lines = []
-    for each in reports_of(run, device):
-        at = datetime.fromtimestamp(each.at, timezone.utc).isoformat(timespec="seconds")
-        lines.append(printable(f"{at} {each.source}: {each.text or each.title}"))
+    for report in reports_of(run, device):
+        time = datetime.fromtimestamp(report.at, timezone.utc).isoformat(timespec="seconds")
+        lines.append(printable(f"{time} {report.source}: {report.text or report.title}"))
     return lines
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a ticket says of one device of a run."""
+    """The content of a ticket on one device of a run."""
 
     run: Run
     device: Device
@@ -75,8 +76,8 @@ class Claim:
         yield f"result:   {run.closing.line}"
         yield ""
         yield "What is wrong"
-        found = findings_of(run)
-        for finding, verdicts in grouped(blamed(run, device), lambda each: found.get(each.key)).items():
+        findings = findings_of(run)
+        for finding, verdicts in grouped(blamed(run, device), lambda verdict: findings.get(verdict.key)).items():
             if finding:
                 yield f"{finding.title}, {finding.severity.value}: {finding.do}"
             for verdict in verdicts:
@@ -85,10 +86,10 @@ class Claim:
         lines = kernel_lines(run, device)
         yield ""
         yield "Reported by the driver and the kernel" + ("" if lines else ": nothing")
-        yield from (f"- {each}" for each in lines)
+        yield from (f"- {line}" for line in lines)
         yield ""
         yield f"Last good run:   {self.last_good or 'none is known'}"
         yield f"To see it again: {self.command}"
         yield ""
         yield "Files"
-        yield from (f"- {each}  {name}" for name, each in self.files.items())
+        yield from (f"- {sha256}  {name}" for name, sha256 in self.files.items())

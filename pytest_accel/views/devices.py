@@ -20,24 +20,24 @@ def lines(devices: Sequence[Device], *, in_full: bool = False) -> list[str]:
     With `in_full` every accelerator has a paragraph, which tells one from the other without a comparison.
     """
     accelerators = [device for device in devices if registry.vendor(device.driver).accelerator]
-    known = {metric: text for metric in FACT_METRICS if (text := _figure(metric, accelerators))}
-    width = max(map(len, known), default=0)
-    shown = [each for device in devices for each in (_paragraph(device) if in_full else [_identity(device)])]
-    shown += ["reported by the devices:"] if known else []
-    shown += [f"  {metric:{width}}  {text}" for metric, text in known.items()]
-    shown += _reasons("not readable for this user on this machine:", "unread", accelerators)
-    return shown + _reasons("not supported by the devices:", "unsupported", accelerators)
+    figures = {metric: text for metric in FACT_METRICS if (text := _figure(metric, accelerators))}
+    width = max(map(len, figures), default=0)
+    rows = [line for device in devices for line in (_paragraph(device) if in_full else [_identity(device)])]
+    rows += ["reported by the devices:"] if figures else []
+    rows += [f"  {metric:{width}}  {text}" for metric, text in figures.items()]
+    rows += _reasons("not readable for this user on this machine:", "unread", accelerators)
+    return rows + _reasons("not supported by the devices:", "unsupported", accelerators)
 
 
 def _identity(device: Device) -> str:
     """Return name, product, memory, UUID, PCI address, serial number and place of a device, as far as known."""
-    place = [f"{name} {device.facts[name]}" for name in ("module_id", "slot", "chassis_serial") if name in device.facts]
+    slots = [f"{name} {device.facts[name]}" for name in ("module_id", "slot", "chassis_serial") if name in device.facts]
     parts = [
         *([f"{device.memory_bytes / 1e9:.0f} GB"] if device.memory_bytes else []),
         device.uuid,
         device.pci_address or "no PCI address",
         *([f"serial {device.serial}"] if device.serial else []),
-        *(text.replace("_id", "").replace("_serial", "") for text in place),
+        *(text.replace("_id", "").replace("_serial", "") for text in slots),
     ]
     return f"{device.name}: {device.product}, {', '.join(parts)}"
 
@@ -73,14 +73,14 @@ def _paragraph(device: Device) -> list[str]:
             _named("virtualization", None if (mode := facts.get("virtualization")) == "none" else mode),
         ],
     }
-    kept = {name: ", ".join(filter(None, each)) for name, each in rows.items()}
-    return [_identity(device), *(f"  {name:7}{text}" for name, text in kept.items() if text)]
+    texts = {name: ", ".join(filter(None, parts)) for name, parts in rows.items()}
+    return [_identity(device), *(f"  {name:7}{text}" for name, text in texts.items() if text)]
 
 
 def _named(name: str, value: object, unit: str = "") -> str:
     """Return a value with its name and unit, empty for none."""
-    shown = f"{value:.5g}" if isinstance(value, float) else value
-    return "" if value is None else f"{name} {shown}{unit}".strip()
+    text = f"{value:.5g}" if isinstance(value, float) else value
+    return "" if value is None else f"{name} {text}{unit}".strip()
 
 
 def _figure(metric: str, devices: Sequence[Device]) -> str:
@@ -90,35 +90,35 @@ def _figure(metric: str, devices: Sequence[Device]) -> str:
         unit, value, _ = inventory.read(metric, device)
         if value is not None:
             values[device.name] = show(value, unit)
-    shown = list(values.values())
-    usual = max(shown, key=shown.count, default="")
-    return "; ".join([usual, *(f"{name} {value}" for name, value in values.items() if value != usual)])
+    texts = list(values.values())
+    common = max(texts, key=texts.count, default="")
+    return "; ".join([common, *(f"{name} {value}" for name, value in values.items() if value != common)])
 
 
 def _reasons(title: str, kind: str, devices: Sequence[Device]) -> list[str]:
     """Return a line for each reason why facts are missing, with the devices if only some lack them."""
-    missing = [(device.name, *each) for device in devices for each in device.facts.get(kind, {}).items()]
-    lacking = grouped(missing, lambda each: each[1:])
-    named = {fact: [name for name, *_ in each] for fact, each in lacking.items()}
-    groups = grouped(named, lambda fact: (fact[1], tuple(named[fact]) if len(named[fact]) < len(devices) else ()))
-    shown = [title] if groups else []
+    missing = [(device.name, *fact) for device in devices for fact in device.facts.get(kind, {}).items()]
+    by_fact = grouped(missing, lambda row: row[1:])
+    owners = {fact: [name for name, *_ in rows] for fact, rows in by_fact.items()}
+    groups = grouped(owners, lambda fact: (fact[1], tuple(owners[fact]) if len(owners[fact]) < len(devices) else ()))
+    lines = [title] if groups else []
     for (reason, names), facts in groups.items():
-        of = f" of {', '.join(names)}" if names else ""
-        shown.append(f"  {', '.join(fact for fact, _ in facts)}{of}: {reason}")
-    return shown
+        scope = f" of {', '.join(names)}" if names else ""
+        lines.append(f"  {', '.join(fact for fact, _ in facts)}{scope}: {reason}")
+    return lines
 
 
 def host_lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the facts with their values, then those that cannot be read and those that do not exist, by reason."""
     width = max(map(len, answers), default=0)
-    known = {name: answer for name, answer in answers.items() if "value" in answer}
+    readable = {name: answer for name, answer in answers.items() if "value" in answer}
     hidden = {name: answer["unreadable"] for name, answer in answers.items() if "unreadable" in answer}
     absent = {name: answer["absent"] for name, answer in answers.items() if "absent" in answer}
-    shown = ["host:"]
-    for name, answer in known.items():
+    lines = ["host:"]
+    for name, answer in readable.items():
         worst = f" ({answer['worst']})" if answer.get("worst") else ""
-        shown.append(f"  {name:{width}}  {show(answer['value'], HOST_FACTS[name].unit)}{worst}")
-    shown += ["not readable for this user on this machine:"] if hidden else []
-    shown += [f"  {', '.join(names)}: {why}" for why, names in grouped(hidden, hidden.__getitem__).items()]
-    shown += ["not present on this machine:"] if absent else []
-    return shown + [f"  {', '.join(names)}: {why}" for why, names in grouped(absent, absent.__getitem__).items()]
+        lines.append(f"  {name:{width}}  {show(answer['value'], HOST_FACTS[name].unit)}{worst}")
+    lines += ["not readable for this user on this machine:"] if hidden else []
+    lines += [f"  {', '.join(names)}: {reason}" for reason, names in grouped(hidden, hidden.__getitem__).items()]
+    lines += ["not present on this machine:"] if absent else []
+    return lines + [f"  {', '.join(names)}: {reason}" for reason, names in grouped(absent, absent.__getitem__).items()]

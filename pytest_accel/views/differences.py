@@ -17,28 +17,28 @@ from pytest_accel.views.terminal import Line
 COLOURS = {Direction.WORSE: "red", Direction.BETTER: "green", Direction.OTHER: ""}
 
 
-def text(found: RecordComparison, notes: Sequence[str]) -> list[Line]:
+def text(comparison: RecordComparison, notes: Sequence[str]) -> list[Line]:
     """Return the comparison of two records as lines, each with a colour."""
-    head: list[Line] = [(f"{n}: {_named(one)}", "bold") for n, one in (("first", found.first), ("last", found.last))]
-    figures = f"figures: {found.compared} compared, {found.not_compared} in one of the two records alone"
-    tail: list[Line] = [] if found.other else [(figures, "")]
-    tail += [*((note, "yellow") for note in notes), closing(found)]
+    head: list[Line] = [(f"first: {_title(comparison.first)}", "bold"), (f"last: {_title(comparison.last)}", "bold")]
+    figures = f"figures: {comparison.compared} compared, {comparison.not_compared} in one of the two records alone"
+    tail: list[Line] = [] if comparison.other else [(figures, "")]
+    tail += [*((note, "yellow") for note in notes), closing(comparison)]
     body: list[Line] = []
-    for kind, some in grouped(_folded(found.differences), lambda each: each.kind).items():
-        body += [(f"{kind.value}:", "bold"), *((f"  {_line(each)}", COLOURS[each.direction]) for each in some)]
+    for kind, group in grouped(_folded(comparison.differences), lambda diff: diff.kind).items():
+        body += [(f"{kind.value}:", "bold"), *((f"  {_line(diff)}", COLOURS[diff.direction]) for diff in group)]
     return [(printable(line), colour) for line, colour in [*head, *body, *tail]]
 
 
-def changed(found: Sequence[Difference]) -> list[Line]:
+def changed(differences: Sequence[Difference]) -> list[Line]:
     """Return a line for each difference that judging a record again made."""
-    return [(f"changed: {_line(each)}", COLOURS[each.direction]) for each in found] or [("changed: nothing", "")]
+    return [(f"changed: {_line(diff)}", COLOURS[diff.direction]) for diff in differences] or [("changed: nothing", "")]
 
 
-def _named(one: Run) -> str:
-    began, sku = one.started[:16].replace("T", " "), one.sku.get("name", "") or "no SKU"
-    simulated, again = "SIMULATED " * one.simulated, ", judged again" * bool(one.judged_from)
-    told = f"{simulated}{Result.words(one.result, 'not ended')}{again}"
-    return f"{one.path}: {began}, {one.host}, {len(one.devices)} x {sku}: {told}"
+def _title(run: Run) -> str:
+    start, sku = run.started[:16].replace("T", " "), run.sku.get("name", "") or "no SKU"
+    simulated, suffix = "SIMULATED " * run.simulated, ", judged again" * bool(run.judged_from)
+    result = f"{simulated}{Result.words(run.result, 'not ended')}{suffix}"
+    return f"{run.path}: {start}, {run.host}, {len(run.devices)} x {sku}: {result}"
 
 
 def _folded(differences: Sequence[Difference]) -> list[Difference]:
@@ -53,27 +53,27 @@ def _folded(differences: Sequence[Difference]) -> list[Difference]:
     ]
 
 
-def _line(each: Difference) -> str:
+def _line(diff: Difference) -> str:
     change = ""
-    if each.lost is not None and each.allowed is not None:
-        lost = f"{abs(each.lost):.1%} {'slower' if each.lost > 0 else 'faster'}"
-        change = f" ({lost}; two runs differ by up to {each.allowed:.1%})"
-    return f"{_place(each)}: {each.then} -> {each.now}{change}{each.note and f' [{each.note}]'}"
+    if diff.lost is not None and diff.allowed is not None:
+        loss = f"{abs(diff.lost):.1%} {'slower' if diff.lost > 0 else 'faster'}"
+        change = f" ({loss}; two runs differ by up to {diff.allowed:.1%})"
+    return f"{_subject(diff)}: {diff.then} -> {diff.now}{change}{diff.note and f' [{diff.note}]'}"
 
 
-def _place(each: Difference) -> str:
-    return f"{listed(each.where, 8)} {each.what}" if each.where else each.what
+def _subject(diff: Difference) -> str:
+    return f"{listed(diff.where, 8)} {diff.what}" if diff.where else diff.what
 
 
-def closing(found: RecordComparison) -> Line:
+def closing(comparison: RecordComparison) -> Line:
     """Return the last line: what follows from the comparison."""
-    if found.other:
-        return f"NOT COMPARABLE {found.other}", "yellow"
-    if counts := _folded([each for each in found.differences if each.counts]):
+    if comparison.other:
+        return f"NOT COMPARABLE {comparison.other}", "yellow"
+    if counts := _folded([diff for diff in comparison.differences if diff.counts]):
         first = counts[0]
-        return f"WORSE {_place(first)}: {first.then} -> {first.now}{more(counts)}", "red"
-    kinds = Counter(each.kind.value for each in found.differences)
+        return f"WORSE {_subject(first)}: {first.then} -> {first.now}{more(counts)}", "red"
+    kinds = Counter(diff.kind.value for diff in comparison.differences)
     parts = [f"differences: {', '.join(f'{kind} {count}' for kind, count in kinds.items())}"] if kinds else []
-    figures = f"{found.compared} figures" if found.compared else "no figure"
-    said = f"NOTHING WORSE in what was compared: {figures}, the states of {len(found.last.devices)} devices"
-    return "; ".join([said, *parts]), "green" if found.compared else "yellow"
+    figures = f"{comparison.compared} figures" if comparison.compared else "no figure"
+    summary = f"NOTHING WORSE in what was compared: {figures}, the states of {len(comparison.last.devices)} devices"
+    return "; ".join([summary, *parts]), "green" if comparison.compared else "yellow"

@@ -13,7 +13,7 @@ from pytest_accel.core.words import counted, listed
 from pytest_accel.views.terminal import Line, closing_lines, folded
 
 SHOWN: Final[tuple[Found, ...]] = ("wrong", "not reached", "slow", "unclear", "unmeasured", "left out")
-"""What a node may be, the worst first; one of an island is shown with it, and a good one is counted."""
+"""The findings that a row shows, worst first; a node of an island is shown with it, and a good one is counted."""
 MOST: Final = 8
 """Nodes that a line names."""
 WHY: Final = {
@@ -24,67 +24,69 @@ WHY: Final = {
 }
 
 
-def lines(found: Fabric, width: int | None = None) -> list[Line]:
-    """Return what a fabric run found of nodes, pairs and islands, the worst first, its figures and its closing line."""
-    rows = [*_nodes(found), *_pairs(found), *_islands(found)]
-    one, two = (max((len(row[at]) for row in rows), default=0) for at in (0, 1))
-    told = [(f"{kind:<{one}}  {names:<{min(two, 24)}}  {why}".rstrip(), colour) for kind, names, why, colour in rows]
-    told.append((_figures(found), ""))
-    return [*folded(told, width), *closing_lines(found.conclusion.closing, (), width)]
+def lines(network: Fabric, width: int | None = None) -> list[Line]:
+    """Return the nodes, pairs and islands of a fabric run, worst first, its figures and its closing line."""
+    rows = [*_nodes(network), *_pairs(network), *_islands(network)]
+    left, right = (max((len(row[column]) for row in rows), default=0) for column in (0, 1))
+    texts = [
+        (f"{kind:<{left}}  {names:<{min(right, 24)}}  {note}".rstrip(), colour) for kind, names, note, colour in rows
+    ]
+    texts.append((_figures(network), ""))
+    return [*folded(texts, width), *closing_lines(network.conclusion.closing, (), width)]
 
 
 Row = tuple[str, str, str, str]
 
 
-def _nodes(found: Fabric) -> Iterator[Row]:
+def _nodes(network: Fabric) -> Iterator[Row]:
     """Yield a row for each named node, and one for others with the same text."""
-    pairs = [*zip(found.nodes, found.conclusion.findings, strict=False)]
+    pairs = [*zip(network.nodes, network.conclusion.findings, strict=False)]
     for kind in SHOWN:
-        of_kind = [(node.name, each, node.left_out) for node, each in pairs if each.found == kind]
-        alike = grouped(of_kind, (lambda row: row[0]) if kind in NAMED else (lambda row: row[1].text or row[2]))
-        for some in alike.values():
-            _, finding, left_out = some[0]
-            why = _why(finding, found.conclusion.median) or left_out
-            yield kind, listed([name for name, *_ in some], MOST), why, "red" if kind in NAMED else "yellow"
+        of_kind = [(node.name, finding, node.left_out) for node, finding in pairs if finding.found == kind]
+        groups = grouped(of_kind, (lambda row: row[0]) if kind in NAMED else (lambda row: row[1].text or row[2]))
+        for group in groups.values():
+            _, finding, left_out = group[0]
+            reason = _why(finding, network.conclusion.median) or left_out
+            yield kind, listed([name for name, *_ in group], MOST), reason, "red" if kind in NAMED else "yellow"
 
 
-def _why(finding: NodeFinding, middle: float | None) -> str:
-    """Return what was found of a node, in words."""
+def _why(finding: NodeFinding, median: float | None) -> str:
+    """Return the finding on a node in words."""
     if finding.found != "slow":
         return finding.text or WHY.get(finding.found, "")
-    of_median = f", {finding.score / middle:.0%} of the median" if finding.score and middle else ""
+    of_median = f", {finding.score / median:.0%} of the median" if finding.score and median else ""
     rails = short_rails(finding.rails) if finding.rails else ()
-    alone = f"; slow by itself: device {listed([*map(str, rails)], MOST)}" if rails else ""
-    return f"{show(finding.score, 'GB/s')}{of_median}, with {counted(finding.partners, 'partner')}{alone}"
+    suffix = f"; slow by itself: device {listed([*map(str, rails)], MOST)}" if rails else ""
+    return f"{show(finding.score, 'GB/s')}{of_median}, with {counted(finding.partners, 'partner')}{suffix}"
 
 
-def _pairs(found: Fabric) -> Iterator[Row]:
-    for each in found.conclusion.paths:
-        why = "data arrived changed" if each.wrong else show(each.value, "GB/s")
-        names = " - ".join(_named(found, each.nodes))
-        yield "path", names, f"{why}, both good with others", "red"
+def _pairs(network: Fabric) -> Iterator[Row]:
+    for path in network.conclusion.paths:
+        reason = "data arrived changed" if path.wrong else show(path.value, "GB/s")
+        names = " - ".join(_named(network, path.nodes))
+        yield "path", names, f"{reason}, both good with others", "red"
 
 
-def _islands(found: Fabric) -> Iterator[Row]:
-    for each in found.conclusion.islands:
-        yield "island", listed(_named(found, each), MOST), "fast with each other, slow with all others", "red"
+def _islands(network: Fabric) -> Iterator[Row]:
+    for island in network.conclusion.islands:
+        yield "island", listed(_named(network, island), MOST), "fast with each other, slow with all others", "red"
 
 
-def _named(found: Fabric, places: Sequence[int]) -> list[str]:
-    return [found.nodes[place].name for place in places]
+def _named(network: Fabric, indexes: Sequence[int]) -> list[str]:
+    return [network.nodes[index].name for index in indexes]
 
 
-def _figures(found: Fabric) -> str:
-    """Return how many nodes took part in how many rounds, and the median and the joint figure with their floors."""
-    ends, concluded = [each.ended for each in found.rounds], found.conclusion
-    seconds = f" in {max(ends) - min(each.started for each in found.rounds):.0f} s" if ends else ""
-    good = sum(each.found == "good" for each in concluded.findings)
-    told = [f"{counted(len(found.nodes), 'node')}, {good} good: {counted(len(ends), 'round')}{seconds}"]
-    named = (
-        ("median of a rank", concluded.median, found.floor),
-        ("together", concluded.together, found.together_floor),
+def _figures(network: Fabric) -> str:
+    """Return the numbers of nodes and rounds, and the median and the joint figure with their floors."""
+    ends, conclusion = [round_.ended for round_ in network.rounds], network.conclusion
+    seconds = f" in {max(ends) - min(round_.started for round_ in network.rounds):.0f} s" if ends else ""
+    good = sum(finding.found == "good" for finding in conclusion.findings)
+    parts = [f"{counted(len(network.nodes), 'node')}, {good} good: {counted(len(ends), 'round')}{seconds}"]
+    figures = (
+        ("median of a rank", conclusion.median, network.floor),
+        ("together", conclusion.together, network.together_floor),
     )
-    for what, value, floor in named:
+    for title, value, floor in figures:
         if value is not None:
-            told.append(f"{what} {show(value, 'GB/s')} ({'floor ' + show(floor, 'GB/s') if floor else 'no floor'})")
-    return "; ".join(told)
+            parts.append(f"{title} {show(value, 'GB/s')} ({'floor ' + show(floor, 'GB/s') if floor else 'no floor'})")
+    return "; ".join(parts)

@@ -1,7 +1,4 @@
-"""The result of a passive check as one line of at most 80 characters, which schedulers cut off: the essence first.
-
-Slurm's `sinfo -R` shows 20 characters of a reason, node-problem-detector 80 of an output.
-"""
+"""The result of a passive check as one line of at most 80 characters, which schedulers cut off: the essence first."""
 
 from __future__ import annotations
 
@@ -19,24 +16,26 @@ from pytest_accel.judging.closing.passive import PassiveResult
 from pytest_accel.run.passive import Checked
 
 WIDTH = 80
+"""Characters that node-problem-detector shows of an output. Slurm's `sinfo -R` shows 20 of a reason."""
 CUT = "..."
 NO_RUN = "; no run found"
-LEAST_PLACE = 16
-"""Characters from which on the place in which no run was found is told."""
+LEAST_ROOM = 16
+"""Characters from which on the path in which no run was found is shown."""
 
 
-def line(checked: Checked, *, fresh: bool, place: Path | None, width: int = WIDTH) -> str:
+def line(checked: Checked, *, fresh: bool, path: Path | None, width: int = WIDTH) -> str:
     """Return the line, of at most `width` characters.
 
-    `fresh` is False for a last run that is too old; `place` is where one should be, None if none was asked for.
+    `fresh` is False for a last run that is too old; `path` is where one should be, None if none was asked for.
     """
     if checked.last and fresh and checked.last.rejects and not (checked.found and checked.found.broken):
         day = f", {checked.last.day}"
         return _cut(f"ERROR last run {checked.last.line}", width - len(day)) + day
-    last = _last(checked, fresh=fresh) if place else ""
+    # Room for the last run is kept free, and the finding is cut instead: its essence comes first.
+    last = _last(checked, fresh=fresh) if path else ""
     text = _cut(_essence(checked), width - len(last))
-    if place and last == NO_RUN:
-        last += _where(place, width - len(text) - len(last))
+    if path and last == NO_RUN:
+        last += _path_part(path, width - len(text) - len(last))
     return printable(f"{text}{last}")[:width]
 
 
@@ -47,57 +46,58 @@ def refused(error: str) -> str:
 
 def lines(checked: Checked) -> list[str]:
     """Return every verdict with a remark as a line of any length, worst first."""
-    found, told = checked.found or PassiveResult(), []
-    for each in (*found.broken, *found.undecided, *found.marginal):
-        finding = found.findings.get(each.key)
-        code = f"{each.status.value} {finding.title}" if finding else each.status.value
-        told.append(printable(f"{checked.names[each.culprit]} {code} {each.metric}: {sentence_of(each)}"))
-    return told
+    result, texts = checked.found or PassiveResult(), []
+    for verdict in (*result.broken, *result.undecided, *result.marginal):
+        finding = result.findings.get(verdict.key)
+        code = f"{verdict.status.value} {finding.title}" if finding else verdict.status.value
+        texts.append(printable(f"{checked.names[verdict.culprit]} {code} {verdict.metric}: {sentence_of(verdict)}"))
+    return texts
 
 
 def _essence(checked: Checked) -> str:
-    """Return what the check itself found."""
-    found = checked.found
-    if found and found.broken:
-        return f"ERROR {_worst(checked, found, found.broken)}"
-    if found is None or checked.unknown:
+    """Return the outcome of the check itself."""
+    result = checked.found
+    if result and result.broken:
+        return f"ERROR {_worst(checked, result, result.broken)}"
+    if result is None or checked.unknown:
         return f"UNKNOWN {checked.unknown}"
-    if found.undecided:
-        return f"UNKNOWN {_undecided(checked, found.undecided[0])}"
-    warns = f", warns {_worst(checked, found, found.marginal)}" if found.marginal else ""
-    none = f"no accelerator{'' if checked.named else ', and none expected without --sku'}"
-    devices = f"{checked.accelerators} x {checked.sku}" if checked.accelerators else none
+    if result.undecided:
+        return f"UNKNOWN {_undecided(checked, result.undecided[0])}"
+    warns = f", warns {_worst(checked, result, result.marginal)}" if result.marginal else ""
+    absence = f"no accelerator{'' if checked.named else ', and none expected without --sku'}"
+    devices = f"{checked.accelerators} x {checked.sku}" if checked.accelerators else absence
     return f"OK {devices}{warns}"
 
 
 def _undecided(checked: Checked, worst: Verdict) -> str:
-    """Return why a limit could not be judged: the reason first, then its metric; a value needs its name before it."""
-    told = _told(checked, worst)
+    """Return the reason why a limit could not be judged, then its metric; a value needs its name before it."""
+    sentence = _told(checked, worst)
     subject = "" if worst.culprit == NODE else f"{checked.names[worst.culprit]} "
     name = worst.metric.partition(".")[2]
-    return f"{subject}{told} ({worst.metric})" if worst.value is None else f"{subject}{name}: {told}"
+    return f"{subject}{sentence} ({worst.metric})" if worst.value is None else f"{subject}{name}: {sentence}"
 
 
-def _worst(checked: Checked, found: PassiveResult, verdicts: Sequence[Verdict]) -> str:
+def _worst(checked: Checked, result: PassiveResult, verdicts: Sequence[Verdict]) -> str:
     """Return the first verdict with the devices that share it, and the number of the others."""
     worst = verdicts[0]
-    finding = found.findings[worst.key]
-    alike = [each for each in verdicts if found.findings[each.key].fault is finding.fault]
-    worst = next((each for each in alike if each.value), worst)  # shorter than a sentence, but not if nothing is there
-    subjects = list(dict.fromkeys(checked.names[each.culprit] for each in alike))
-    others = len({found.findings[each.key].code for each in verdicts}) - 1
+    finding = result.findings[worst.key]
+    group = [verdict for verdict in verdicts if result.findings[verdict.key].fault is finding.fault]
+    # A value is shorter than a sentence, but there is none if nothing is there.
+    worst = next((verdict for verdict in group if verdict.value), worst)
+    subjects = list(dict.fromkeys(checked.names[verdict.culprit] for verdict in group))
+    others = len({result.findings[verdict.key].code for verdict in verdicts}) - 1
     more = f" +{others} more" if others else ""
     return f"{spanned(subjects)} {finding.code} {finding.fault.name}{more}: {_detail(checked, worst, finding)}"
 
 
 def _told(checked: Checked, verdict: Verdict) -> str:
     """Return the sentence of a verdict; for a failed driver its own message, without the places of its devices."""
-    told = sentence_of(verdict)
-    return next((each.reason for each in checked.discovery.problems if each.reason in told), told)
+    text = sentence_of(verdict)
+    return next((problem.reason for problem in checked.discovery.problems if problem.reason in text), text)
 
 
 def _detail(checked: Checked, verdict: Verdict, finding: Finding) -> str:
-    """Return what was found, in a few words: the vendor's own code, a value beside the expected one, a sentence."""
+    """Return a finding in a few words: the vendor's own code, a value beside the expected one, or a sentence."""
     if finding.vendor:
         return finding.vendor
     if verdict.value is not None and verdict.limit and verdict.limit.equals is not None:
@@ -105,12 +105,12 @@ def _detail(checked: Checked, verdict: Verdict, finding: Finding) -> str:
     return _told(checked, verdict)
 
 
-def _where(place: Path, room: int) -> str:
-    """Return where no run was found, so that a misspelt place is seen; the end of a long path, empty without room."""
-    if room < LEAST_PLACE:
+def _path_part(path: Path, room: int) -> str:
+    """Return the path without a run, so that a misspelling is seen; the end of a long one; empty without room."""
+    if room < LEAST_ROOM:
         return ""
-    told, room = printable(str(place)), room - len(" in ")
-    return f" in {told if len(told) <= room else CUT + told[len(CUT) - room :]}"
+    text, room = printable(str(path)), room - len(" in ")
+    return f" in {text if len(text) <= room else CUT + text[len(CUT) - room :]}"
 
 
 def _last(checked: Checked, *, fresh: bool) -> str:
@@ -119,8 +119,8 @@ def _last(checked: Checked, *, fresh: bool) -> str:
         return "; last run not read"
     if checked.last is None:
         return NO_RUN
-    when = checked.last.day if checked.last.rejects else f"{age(checked.age)} ago"
-    return f"; last run {Result.words(checked.last.result)} {when}{'' if fresh else ', stale'}"
+    date = checked.last.day if checked.last.rejects else f"{age(checked.age)} ago"
+    return f"; last run {Result.words(checked.last.result)} {date}{'' if fresh else ', stale'}"
 
 
 def _cut(text: str, most: int) -> str:

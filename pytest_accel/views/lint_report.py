@@ -14,8 +14,8 @@ COLOURS = {"error": "31", "warning": "33"}
 
 def text(report: LintReport, *, everything: bool = False, colour: bool = False) -> str:
     """Return the open messages and a summary; with `everything` also explained messages and those in extended files."""
-    shown = [*report.messages, *report.below] if everything else report.open
-    return "\n".join([*(_line(message, colour) for message in shown), summary(report)])
+    messages = [*report.messages, *report.below] if everything else report.open
+    return "\n".join([*(_line(message, colour) for message in messages), summary(report)])
 
 
 def summary(report: LintReport) -> str:

@@ -13,7 +13,7 @@ MARKS = re.compile(r"([\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_]))")
 """Characters that mean something within a line of Markdown, on GitHub also in formulas. `_` does at the end of a word.
 """
 LINKED = re.compile(r"(@|#(?=\d)|(?<=:)//|(?<=www)\.)", re.IGNORECASE)
-"""What GitHub makes a link or a notification of, even without brackets: users, issues, addresses."""
+"""Texts that GitHub turns into a link or a notification, even without brackets: users, issues, addresses."""
 NO_LINK = "&#8203;"
 """A space without width, which keeps GitHub from that."""
 
@@ -28,6 +28,7 @@ def escaped(words: object, most: int = LONG) -> str:
 
     A text of more than `most` characters is cut off; 0 means no limit.
     """
-    plain = MARKS.sub(r"\\\1", printable(str(words), most))
-    plain = plain.replace("&", "&amp;").replace("<", "&lt;")  # not every renderer knows "\<"
-    return LINKED.sub(lambda found: found[0] + NO_LINK if found[0] in "@#" else NO_LINK + found[0], plain)
+    text = MARKS.sub(r"\\\1", printable(str(words), most))
+    # "&" first, since the other entities begin with it.
+    text = text.replace("&", "&amp;").replace("<", "&lt;")  # not every renderer knows "\<"
+    return LINKED.sub(lambda match: match[0] + NO_LINK if match[0] in "@#" else NO_LINK + match[0], text)

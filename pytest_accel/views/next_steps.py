@@ -23,44 +23,44 @@ COLOURS = {Severity.CRITICAL: "red", Severity.ERROR: "red"}
 
 
 def by_finding(
-    found: Mapping[Key, Finding], verdicts: Iterable[Verdict]
+    findings: Mapping[Key, Finding], verdicts: Iterable[Verdict]
 ) -> Iterator[tuple[Finding, Sequence[str], Sequence[str]]]:
     """Yield each finding, worst first, with the subjects that are blamed for it and the metrics, each once.
 
-    `found` has the findings of the worst of these verdicts first.
+    `findings` has the findings of the worst of these verdicts first.
     """
-    groups, order = grouped(found, found.__getitem__), list(Severity)
-    culprits = {each.key: each.culprit for each in verdicts}
-    for finding in sorted(groups, key=lambda each: order.index(each.severity)):
-        own = grouped(groups[finding], culprits.__getitem__)
-        yield finding, list(own), list(dict.fromkeys(metric for keys in own.values() for metric, *_ in keys))
+    groups, order = grouped(findings, findings.__getitem__), list(Severity)
+    culprits = {verdict.key: verdict.culprit for verdict in verdicts}
+    for finding in sorted(groups, key=lambda finding: order.index(finding.severity)):
+        blamed = grouped(groups[finding], culprits.__getitem__)
+        yield finding, list(blamed), list(dict.fromkeys(metric for keys in blamed.values() for metric, *_ in keys))
 
 
 def next_steps(
-    found: Mapping[Key, Finding],
+    findings: Mapping[Key, Finding],
     verdicts: Sequence[Verdict],
     names: Names,
-    places: Mapping[str, str],
+    locations: Mapping[str, str],
     *,
     full: bool = False,
 ) -> list[Line]:
     """Return a line for each code that rejects a device, and for the worst of each device that is short beside it.
 
     Where nothing rejects, the worst of each subject that was not judged has one. `full` adds those that warn and all
-    that were not judged. `places` tell where to find a device, by UUID, for one or two devices.
+    that were not judged. `locations` tell where to find a device, by UUID, for one or two devices.
     """
     lines = []
-    rejected = any(finding.severity in REJECTS for finding in found.values())
-    told = short_beside(verdicts) if rejected else [each for each in verdicts if each.fails]
-    short = {each.key for each in named(told, names)}
-    shown = {key: each for key, each in found.items() if full or each.severity in REJECTS or key in short}
-    for finding, members, metrics in by_finding(shown, verdicts):
-        subjects = [*(each for each in names if each in members), *(each for each in members if each not in names)]
-        located = [each for each in subjects if each in places and (each != NODE or finding.fault.name == MISSING)]
-        place = {each: f" ({places[each]})" for each in located if len(subjects) <= FEW}
-        who = spanned([names[each] + place.get(each, "") for each in subjects])
+    rejected = any(finding.severity in REJECTS for finding in findings.values())
+    failures = short_beside(verdicts) if rejected else [verdict for verdict in verdicts if verdict.fails]
+    short = {verdict.key for verdict in named(failures, names)}
+    steps = {key: finding for key, finding in findings.items() if full or finding.severity in REJECTS or key in short}
+    for finding, members, metrics in by_finding(steps, verdicts):
+        subjects = [subject for subject in dict.fromkeys((*names, *members)) if subject in members]
+        located = {*locations} if finding.fault.name == MISSING else {*locations} - {NODE}
+        slots = {uuid: f" ({locations[uuid]})" for uuid in located.intersection(subjects) if len(subjects) <= FEW}
+        devices = spanned([names[subject] + slots.get(subject, "") for subject in subjects])
         severity = "" if finding.severity is Severity.UNKNOWN else f", {finding.severity.value}"
-        text = f"next: {who} {finding.title}{severity}: {finding.do}"
+        text = f"next: {devices} {finding.title}{severity}: {finding.do}"
         text += f" ({listed(metrics)})" if full else ""
         lines.append((text, COLOURS.get(finding.severity, "yellow")))
     return lines

@@ -24,31 +24,31 @@ if TYPE_CHECKING:
     from pytest_accel.run.setup import Found
 
 
-def lines(found: Found, items: Sequence[Any], against: Sequence[Against]) -> list[Line]:
+def lines(setup: Found, items: Sequence[Any], against: Sequence[Against]) -> list[Line]:
     """Return one line for each measurement of the packaged suite, with its budget, and one line with the sum.
 
     No time is given for a user's own tests, since only running one shows what it measures.
     """
-    packaged, own = _measuring(items)
-    requests = _of_suite(packaged, found)
-    times = [(_title(request), _plan(found, [request]).measuring) for request in requests.values()]
+    packaged, user_tests = _measuring(items)
+    requests = _of_suite(packaged, setup)
+    times = [(_title(request), _plan(setup, [request]).measuring) for request in requests.values()]
     width = max((len(title) for title, _ in times), default=0)
     rows = [(f"{title:{width}} up to {seconds:g} s", "") for title, seconds in times if seconds]
-    software: dict[str, Any] = {**versions_of(found.terms.devices), "torch": torch_version()}
-    around = found.terms.circumstances(software, Circumstances(against=against))
-    reasons = [*around.narrowed, *around.texts("unasked", "run", "file")]
+    software: dict[str, Any] = {**versions_of(setup.terms.devices), "torch": torch_version()}
+    circumstances = setup.terms.circumstances(software, Circumstances(against=against))
+    reasons = [*circumstances.narrowed, *circumstances.texts("unasked", "run", "file")]
     outcome = f"it cannot end in ACCEPTED: {'; '.join(reasons)}" if reasons else "it can end in ACCEPTED"
-    total = _sum(_plan(found, list(requests.values())), len(found.devices), own)
+    total = _sum(_plan(setup, list(requests.values())), len(setup.devices), user_tests)
     return [*rows, (total, "bold"), (outcome, "")]
 
 
-def time_left(found: Found, measuring: Measuring, items: Sequence[Any]) -> Callable[[], float]:
+def time_left(setup: Found, measuring: Measuring, items: Sequence[Any]) -> Callable[[], float]:
     """Return a function that returns the seconds that the packaged tests may still measure for, at most.
 
     What falls short is measured again, which takes longer.
     """
     packaged, _ = _measuring(items)
-    budgets = [(request, _plan(found, [request]).measuring) for request in _of_suite(packaged, found).values()]
+    budgets = [(request, _plan(setup, [request]).measuring) for request in _of_suite(packaged, setup).values()]
     return lambda: sum(seconds for request, seconds in budgets if not measuring.reached(request))
 
 
@@ -59,38 +59,39 @@ def _measuring(items: Sequence[Any]) -> tuple[list[Any], int]:
     return packaged, len(measuring) - len(packaged)
 
 
-def _of_suite(packaged: Sequence[Any], found: Found) -> dict[tuple[str, str], Request]:
+def _of_suite(packaged: Sequence[Any], setup: Found) -> dict[tuple[str, str], Request]:
     """Return the requests of packaged tests, each once, by their keys."""
-    sku = found.terms.sku
+    sku = setup.terms.sku
     requests: dict[tuple[str, str], Request] = {}
-    for request in (request for item in packaged for request in _requests(item, found)):
-        absent = sku and why_not_applicable(sku, request.metric, found.terms.platform)
-        if not request.declaration.fact and not absent:
+    for request in (request for item in packaged for request in _requests(item, setup)):
+        reason = sku and why_not_applicable(sku, request.metric, setup.terms.platform)
+        if not request.declaration.fact and not reason:
             requests.setdefault(request.key, request)
     return requests
 
 
-def _plan(found: Found, requests: Sequence[Request]) -> Plan:
-    """Return the plan of these requests. Repeats take no longer than the measurements themselves."""
-    made = [(each.declaration, each.metric) for each in requests]
-    plan = planned(made, found.terms.level, found.terms.sku, len(found.devices))
+def _plan(setup: Found, requests: Sequence[Request]) -> Plan:
+    """Return the plan of these requests."""
+    measurements = [(request.declaration, request.metric) for request in requests]
+    plan = planned(measurements, setup.terms.level, setup.terms.sku, len(setup.devices))
+    # Repeats take no longer than the measurements themselves.
     return replace(plan, repeats=min(plan.repeats, plan.measuring))
 
 
-def _requests(item: Any, found: Found) -> list[Request]:
+def _requests(item: Any, setup: Found) -> list[Request]:
     """Return the requests of a packaged test, by calling it with an `accel_check` that only notes them."""
     noted: list[Request] = []
 
     def check(probe: Callable[..., Any], *, metric: str | None = None, **conditions: Any) -> list[Any]:
-        noted.append(request_of(probe, conditions, metric, found.terms.sku, found.terms.level))
+        noted.append(request_of(probe, conditions, metric, setup.terms.sku, setup.terms.level))
         return []
 
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     values = {
         **parameters,
         "accel_check": check,
-        "accel_devices": list(found.devices),
-        "accel_sku": found.terms.sku,
+        "accel_devices": list(setup.devices),
+        "accel_sku": setup.terms.sku,
     }
     item.function(**{name: values.get(name) for name in inspect.signature(item.function).parameters})
     return noted
@@ -98,18 +99,18 @@ def _requests(item: Any, found: Found) -> list[Request]:
 
 def _title(request: Request) -> str:
     """Return the probe and the conditions that its metric names: "matmul bf16", in columns."""
-    named = [str(value) for key, value in request.conditions.items() if f"{{{key}}}" in request.declaration.metric]
-    return f"{request.declaration.name:16} {', '.join(named)}"
+    values = [str(value) for key, value in request.conditions.items() if f"{{{key}}}" in request.declaration.metric]
+    return f"{request.declaration.name:16} {', '.join(values)}"
 
 
-def _sum(plan: Plan, devices: int, own: int) -> str:
-    """Return the last line: the time of the packaged tests, and the number of the user's `own` tests."""
-    unknown = f"the time of {own} test{'s' * (own > 1)} of your own is not known before a run"
-    if own and not plan.measuring:
-        return unknown
+def _sum(plan: Plan, devices: int, user_tests: int) -> str:
+    """Return the last line: the time of the packaged tests, and the number of the user's `user_tests` tests."""
+    remark = f"the time of {user_tests} test{'s' * (user_tests > 1)} of your own is not known before a run"
+    if user_tests and not plan.measuring:
+        return remark
     text = f"at most about {plan.total:.0f} s on {devices} device{'s' * (devices != 1)}"
     text = f"{text}, {plan.repeats:.0f} s of it for what falls short"
-    return f"{text}; {unknown}" if own else f"{text}; a probe ends early once its value is precise enough"
+    return f"{text}; {remark}" if user_tests else f"{text}; a probe ends early once its value is precise enough"
 
 
 # -- the planned seconds of a run, from what the probes declare and from estimates of everything else. Pure
@@ -155,14 +156,14 @@ def planned(measurements: Iterable[tuple[Declaration, str]], level: str, sku: Sk
 
     What the level has no time for takes none, and neither do facts.
     """
-    made = [(each, seconds) for each, metric in measurements if (seconds := budget(each, metric, level, sku))]
-    links = sum("link" in each.stresses for each, _ in made)
-    calls = (len(made) + 1) * COUNTER_CALLS + (links + 2) * LINK_CALLS
+    budgets = [(probe, seconds) for probe, metric in measurements if (seconds := budget(probe, metric, level, sku))]
+    links = sum("link" in probe.stresses for probe, _ in budgets)
+    calls = (len(budgets) + 1) * COUNTER_CALLS + (links + 2) * LINK_CALLS
     return Plan(
-        measuring=sum(seconds * (devices if each.runs == "in_turn" else 1) for each, seconds in made),
+        measuring=sum(seconds * (devices if probe.runs == "in_turn" else 1) for probe, seconds in budgets),
         starting=STARTING + STARTING_EACH * devices,
         settling=SETTLE_STEP,
-        checks=AROUND * len(made),
+        checks=AROUND * len(budgets),
         counters=CALL * calls * devices,
         repeats=REPEAT_SECONDS[level],
     )

@@ -58,18 +58,17 @@ class TerminalProgress(Progress):
 
     def _in_all(self, spent: float) -> str:
         """Return the time that is left in all, after `spent` seconds of the measurement under way."""
-        left = self._left() - spent
-        if left <= 0:
+        seconds = self._left() - spent
+        if seconds <= 0:
             return ""
-        return f", at most {left / 60:.0f} min left" if left >= MINUTES else f", at most {left:.0f} s left"
+        return f", at most {seconds / 60:.0f} min left" if seconds >= MINUTES else f", at most {seconds:.0f} s left"
 
     def _open(self) -> bool:
-        """Open the terminal itself, since pytest captures stdout. Return False if there is none.
-
-        It may go away while an interrupt is handled, which an error of a write would replace.
-        """
+        """Open the terminal itself. Return False if there is none."""
         if self._terminal is None:
             try:
+                # /dev/tty, since pytest captures stdout. It may go away while an interrupt is handled, which an error
+                # of a write would replace.
                 self._terminal = Unbreakable(open("/dev/tty", "w", encoding="utf-8"))
             except OSError:
                 return False

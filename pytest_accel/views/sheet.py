@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_accel.core.floor import Floor
@@ -53,7 +53,7 @@ def listing(skus: Iterable[Sku]) -> Table:
 
 
 def sheet(sku: Sku, *, full: bool = True) -> list[Table]:
-    """Return everything that a SKU's threshold file says, as tables; sources and files last.
+    """Return the content of a SKU's threshold file as tables; sources and files last.
 
     The short sheet has what a person wants first: recognition, datasheet, platforms, what an acceptance is worth.
     """
@@ -70,7 +70,7 @@ def sheet(sku: Sku, *, full: bool = True) -> list[Table]:
     ]
     if not full:
         tables = [replace(table, columns=table.columns[: table.short]) for table in tables if table.short]
-    return [each for each in tables if each.rows]
+    return [table for table in tables if table.rows]
 
 
 def _number(sources: list[Source], source: Source | None) -> str:
@@ -125,8 +125,8 @@ def _platforms(sku: Sku, sources: list[Source]) -> Table:
         for platform in sku.platforms.values()
     ]
     unfit = [platform for platform in sku.platforms.values() if not requirements.accepting_levels(sku, platform)]
-    why = [requirements.unfit(sku, requirements.numbered(each), "standard") or "it is no accelerator" for each in unfit]
-    note = "; ".join(f"{platform.name}: {reason}" for platform, reason in zip(unfit, why, strict=True))
+    causes = {platform.name: requirements.unfit(sku, requirements.numbered(platform), "standard") for platform in unfit}
+    note = "; ".join(f"{name}: {reason or 'it is no accelerator'}" for name, reason in causes.items())
     columns = ("platform", "devices", "host link, GB/s", "peer link, GB/s", "accepts", "what", "source")
     note = f" A run cannot be ACCEPTED on these platforms: {note}." if note else ""
     note = f"accepts: the level from which on a node can be accepted.{note}"
@@ -135,7 +135,7 @@ def _platforms(sku: Sku, sources: list[Source]) -> Table:
 
 def accepts(sku: Sku) -> str:
     """Return the shortest level at which a node of some platform can be accepted, "no" if there is none."""
-    levels = {level for each in sku.platforms.values() for level in requirements.accepting_levels(sku, each)}
+    levels = {level for platform in sku.platforms.values() for level in requirements.accepting_levels(sku, platform)}
     return next((level for level in LEVELS if level in levels), "no")
 
 
@@ -149,8 +149,8 @@ def _acceptance(sku: Sku) -> Table:
             for row in map(_floor, ready.floors[part]) if ready.floors[part] else [nothing]:
                 platforms.setdefault((part, *row), []).append(platform.name)
     rows = [
-        (*row[1:4], "all" if len(of) == len(sku.platforms) else " ".join(of), row[0], row[4])
-        for row, of in sorted(platforms.items(), key=lambda row: MEASURED.index(row[0][0]))
+        (*row[1:4], "all" if len(names) == len(sku.platforms) else " ".join(names), row[0], row[4])
+        for row, names in sorted(platforms.items(), key=lambda row: MEASURED.index(row[0][0]))
     ]
     note = (
         "One known-good node makes all of it tighter: pytest-accel calibrate RECORD, with the record of "
@@ -160,14 +160,14 @@ def _acceptance(sku: Sku) -> Table:
     return Table("What an acceptance rests on", columns, rows, note, short=4)
 
 
-def _floor(found: Floor) -> tuple[str, ...]:
+def _floor(floor: Floor) -> tuple[str, ...]:
     """Return limit, levels, evidence, and the share of the datasheet with its publishers, of a floor in force."""
-    backing = Backing(found.bound.metric, found.basis, found.bound.class_floor) if found.basis else None
-    by, of, floor = backing.words if backing else "", "", backing.floor if backing else None
-    if floor:
-        by += "" if floor.excludes_half else "; half speed not excluded"
-        of = f"{floor.share:g} = {floor.factor:.3g} x {floor.lowest:g} {', '.join(floor.publishers)}"
-    return f"{found.bound.metric} {_rejects_below(found.bound)}", _levels(found.bound), by, of
+    backing = Backing(floor.bound.metric, floor.basis, floor.bound.class_floor) if floor.basis else None
+    evidence, share, source = backing.words if backing else "", "", backing.floor if backing else None
+    if source:
+        evidence += "" if source.excludes_half else "; half speed not excluded"
+        share = f"{source.share:g} = {source.factor:.3g} x {source.lowest:g} {', '.join(source.publishers)}"
+    return f"{floor.bound.metric} {_rejects_below(floor.bound)}", _levels(floor.bound), evidence, share
 
 
 def _rejects_below(limit: Limit) -> str:
@@ -202,16 +202,12 @@ def _limits(sku: Sku, sources: list[Source]) -> Table:
     return Table("Limits", columns, rows, note)
 
 
-def _by_place(sku: Sku) -> Iterator[tuple[str, Limit]]:
-    """Yield every limit behind its platform, those of all platforms first."""
-    yield from (("all", limit) for limit in sku.limits.values())
-    yield from ((platform.name, limit) for platform in sku.platforms.values() for limit in platform.limits.values())
-
-
 def _other_than_shipped(sku: Sku) -> Table:
     """Return the table of the values of a user's own file that differ from the shipped file of the product."""
     other = "another limit, or measured otherwise"
-    rows = [(limit.metric, place, other) for place, limit in _by_place(sku) if limit.overridden]
+    limits = [("all", limit) for limit in sku.limits.values()]
+    limits += [(platform.name, limit) for platform in sku.platforms.values() for limit in platform.limits.values()]
+    rows = [(limit.metric, name, other) for name, limit in limits if limit.overridden]
     rows += [(key, "all", "another datasheet") for key in sorted(sku.datasheet.overridden)]
     note = "The closing line of a run counts them as overridden."
     return Table("Other than the shipped file", ("metric or value", "platform", "difference"), rows, note, short=3)
@@ -240,7 +236,7 @@ def _levels(limit: Limit) -> str:
 
 
 def _healthy(limit: Limit) -> str:
-    """Return what healthy devices reach: a range, or one figure."""
+    """Return the figures of healthy devices: a range, or one figure."""
     if limit.healthy is None or limit.healthy[0] == limit.healthy[1]:
         return _shown(limit.reference, limit.unit)
     return f"{limit.healthy[0]:.10g} to {_shown(limit.healthy[1], limit.unit)}"
@@ -258,9 +254,9 @@ def _source_table(sources: list[Source]) -> Table:
         simulated = "simulated nodes" if source.simulated else ""
         devices = f"{source.devices} devices" if source.devices else ""
         nodes = f"{source.nodes} nodes" if source.nodes else ""
-        told = (simulated, source.software, source.conditions, method, _join(devices, nodes), source.url)
-        what = ", ".join(filter(None, told))
-        rows.append((_number(sources, source), source.kind, source.by, source.date, what))
+        parts = (simulated, source.software, source.conditions, method, _join(devices, nodes), source.url)
+        text = ", ".join(filter(None, parts))
+        rows.append((_number(sources, source), source.kind, source.by, source.date, text))
     return Table("Sources", ("no", "kind", "by", "date", "what"), rows)
 
 
@@ -282,7 +278,7 @@ def text(tables: Sequence[Table]) -> str:
 
 def _text(table: Table) -> str:
     rows = [table.columns, *table.rows]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(table.columns))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(table.columns))]
     indent = "  " if table.title else ""
     lines = [
         (indent + "  ".join(cell.ljust(width) for cell, width in zip(row[: len(widths)], widths, strict=True))).rstrip()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -42,14 +42,14 @@ FLUSH_RIGHT = range(HEAD.index("value"), len(HEAD))
 
 @dataclass(frozen=True)
 class Layout:
-    """How much the cells of a table say, for terminals of different widths."""
+    """The detail of a table's cells, for terminals of different widths."""
 
     units: bool = True
-    """Whether limits have units and words: "class floor 1187 TFLOPS" instead of ">= 1187"."""
+    """True for limits with units and words: "class floor 1187 TFLOPS" instead of ">= 1187"."""
     ranges: bool = True
-    """Whether devices that share a row show the range of their values instead of the weakest value."""
+    """True for devices of one row that show the range of their values, and not the weakest value alone."""
     published: bool = True
-    """Whether published figures are beside the values."""
+    """True for published figures beside the values."""
     of_peak: bool = True
     gap: str = "  "
     """The text between columns and before the mark of the slowest device. With one space INCONCLUSIVE is cut short."""
@@ -69,31 +69,31 @@ LAYOUTS = (
 def table(
     verdicts: Sequence[Verdict],
     names: Names,
-    found: Mapping[Key, Finding] = MappingProxyType({}),
+    findings: Mapping[Key, Finding] = MappingProxyType({}),
     *,
     full: bool = False,
     width: int | None = None,
 ) -> list[Line]:
     """Return the table, with the worst rows first, and lines with notes below it.
 
-    "<" marks the slowest device of a metric. What falls short on one device with one fault code of `found` shares a
+    "<" marks the slowest device of a metric. What falls short on one device with one fault code of `findings` shares a
     row, which counts it ("+2"); so do failures without a value that have one cause, and facts that are the same on
     several devices. Rows of one device are together. Unless `full` is set, several devices that pass the same limit
     share a row as well, with the weakest device and the range of values, and of the marginal limits of one of several
     devices only the worst `MOST_MARGINAL` have a row. Metrics without a limit have a row where nothing else judges
     their part of the node. The cells are shortened as far as the columns of the terminal, `width`, require.
     """
-    verdicts = told_apart(verdicts)
-    shown = [verdict for verdict in verdicts if verdict.information or verdict.status is not Status.NOT_APPLICABLE]
-    if not shown:
+    verdicts = named_by_test(verdicts)
+    visible = list(filter(applies, verdicts))
+    if not visible:
         return []
     devices = len({verdict.subject for verdict in verdicts} - {NODE})
-    slowest = _slowest(shown)
-    expected = [] if full else list(filter(_as_expected, shown))
-    shown = [verdict for verdict in shown if verdict not in expected]
-    several = not full and (devices > FEW or len(shown) > MOST_ROWS)
-    groups = _alike(worst_first(shown), several=several, full=full)
-    judged = {required_part(verdict.metric) for verdict in shown if verdict.limit}
+    slowest = _slowest(visible)
+    expected = [] if full else list(filter(_as_expected, visible))
+    visible = [verdict for verdict in visible if verdict not in expected]
+    several = not full and (devices > FEW or len(visible) > MOST_ROWS)
+    groups = _groups(worst_first(visible), several=several, full=full)
+    judged = {required_part(verdict.metric) for verdict in visible if verdict.limit}
     informing = [
         group
         for group in groups
@@ -101,36 +101,46 @@ def table(
     ]
     none_counted = [group for group in groups if not full and _counts_nothing(group)]
     rows = [group for group in groups if group not in informing and group not in none_counted]
-    also: dict[Key, int] = {}
+    extra: dict[Key, int] = {}
     if not full:
-        rows, also = _by_cause(rows, found)
+        rows, extra = _by_cause(rows, findings)
     if several:
         rows = _without_further_marginal(rows)
-    lines = _Rows(rows, slowest, names, devices, also).lines(width)
-    lines += _marginal(worst_first(shown), names, full=full)
-    lines += _notes(shown, names)
-    for verdict in worst_first(shown):
+    lines = _Rows(rows, slowest, names, devices, extra).lines(width)
+    lines += _marginal(worst_first(visible), names, full=full)
+    lines += _notes(visible, names)
+    for verdict in worst_first(visible):
         if waiver := verdict.waiver:
             granted = f"by {waiver.by}, until {waiver.until}, {waiver.origin}"
             lines.append((f"waived: {names[verdict.subject]} {verdict.metric}: {waiver.reason} ({granted})", "yellow"))
-    lines += _legend(marked=any(group[0] in slowest for group in rows), spread=any(each.next_run for each in shown))
-    silent = [verdict for verdict in verdicts if verdict not in shown and verdict not in expected]
+    lines += _legend(visible, marked=any(group[0] in slowest for group in rows))
+    silent = [verdict for verdict in verdicts if verdict not in visible and verdict not in expected]
     lines += _expected(expected, len(none_counted), devices)
     return lines + (not_applicable(silent) if full else [])
 
 
-def _legend(*, marked: bool, spread: bool) -> list[Line]:
+def applies(verdict: Verdict) -> bool:
+    """Return True for a verdict on what applies to its device, and for information."""
+    return verdict.information or verdict.status is not Status.NOT_APPLICABLE
+
+
+def _legend(verdicts: Sequence[Verdict], *, marked: bool) -> list[Line]:
     """Return the lines that explain the signs of the rows, as far as a row has them."""
     lines = ["<: the weakest device of the metric; +N: N more limits with the same cause"] * marked
+    spread = any(verdict.next_run for verdict in verdicts)
     lines += ["+-: the next run on the same device differs by at most this much in 95 % of cases"] * spread
     return [(line, "") for line in lines]
 
 
 def _without_further_marginal(groups: Sequence[list[Verdict]]) -> list[list[Verdict]]:
     """Return the groups without those of a subject's marginal verdicts that follow its worst `MOST_MARGINAL`."""
-    marginal = grouped((each[0] for each in groups if each[0].status is Status.MARGINAL), lambda each: each.subject)
-    left_out = [verdict for own in marginal.values() for verdict in own[MOST_MARGINAL:]]
+    marginal = [group[0] for group in groups if group[0].status is Status.MARGINAL]
+    left_out = [verdict for group in _by_subject(marginal) for verdict in group[MOST_MARGINAL:]]
     return [group for group in groups if not any(verdict is group[0] for verdict in left_out)]
+
+
+def _by_subject(verdicts: Iterable[Verdict]) -> Iterable[list[Verdict]]:
+    return grouped(verdicts, lambda verdict: verdict.subject).values()
 
 
 def _marginal(verdicts: Sequence[Verdict], names: Names, *, full: bool) -> list[Line]:
@@ -140,26 +150,26 @@ def _marginal(verdicts: Sequence[Verdict], names: Names, *, full: bool) -> list[
     """
     failing = {verdict.subject for verdict in verdicts if verdict.fails}
     marginal = [verdict for verdict in verdicts if verdict.status is Status.MARGINAL]
-    groups = [[each] for each in marginal] if full else grouped(marginal, lambda each: each.subject).values()
+    groups = [[verdict] for verdict in marginal] if full else _by_subject(marginal)
     lines = []
-    for own in groups:
-        first, name = own[0], names[own[0].subject]
+    for group in groups:
+        first, name = group[0], names[group[0].subject]
         if full or first.subject not in failing:
-            told = sentence_of(first) if full else headline(first)
-            lines.append((f"marginal: {name} {first.metric}: {told}{more(own)}", "yellow"))
-        elif len(own) > MOST_MARGINAL:
-            lines.append((f"marginal: {name}: {len(own) - MOST_MARGINAL} more (-v lists them)", "yellow"))
+            text = sentence_of(first) if full else headline(first)
+            lines.append((f"marginal: {name} {first.metric}: {text}{more(group)}", "yellow"))
+        elif len(group) > MOST_MARGINAL:
+            lines.append((f"marginal: {name}: {len(group) - MOST_MARGINAL} more (-v lists them)", "yellow"))
     return lines
 
 
 def _notes(verdicts: Sequence[Verdict], names: Names) -> list[Line]:
     """Return a line for each metric of which some value is below every published one, with the lowest of them."""
-    noted = grouped((each for each in verdicts if each.note and not each.fails), lambda verdict: verdict.metric)
+    noted = [verdict for verdict in verdicts if verdict.note and not verdict.fails]
     lines = []
-    for metric, group in noted.items():
+    for metric, group in grouped(noted, lambda verdict: verdict.metric).items():
         lowest = min(group, key=lambda verdict: finite(verdict.value) or 0.0)
-        on = spanned([names[verdict.subject] for verdict in group])
-        lines.append((f"note: {on} {metric} {show(lowest.value, lowest.unit)}, {note_of(lowest)}", ""))
+        devices = spanned([names[verdict.subject] for verdict in group])
+        lines.append((f"note: {devices} {metric} {show(lowest.value, lowest.unit)}, {note_of(lowest)}", ""))
     return lines
 
 
@@ -177,11 +187,11 @@ def _expected(verdicts: Sequence[Verdict], at_zero: int, devices: int) -> list[L
 
     Facts that only some devices pass are named.
     """
-    passing = grouped(verdicts, lambda each: each.metric)
+    passing = grouped(verdicts, lambda verdict: verdict.metric)
     partly = [
-        f"{metric} on {len(on)}"
-        for metric, on in passing.items()
-        if len(on) < devices and NODE not in {verdict.subject for verdict in on}
+        f"{metric} on {len(group)}"
+        for metric, group in passing.items()
+        if len(group) < devices and NODE not in {verdict.subject for verdict in group}
     ]
     kinds = [
         kind.rstrip(".") for kind in (*FACTS, *HOST, COUNTERS) if any(metric.startswith(kind) for metric in passing)
@@ -195,16 +205,16 @@ def _expected(verdicts: Sequence[Verdict], at_zero: int, devices: int) -> list[L
 
 def _counts_nothing(group: Sequence[Verdict]) -> bool:
     """Return True for a metric that is 0 and may not be above: errors, or seconds of a slowdown."""
-    fine = all(each.status is Status.PASS and not each.waiver and each.value == 0 for each in group)
-    return fine and group[0].floor is None and group[0].expected in (None, 0)
+    passes = all(verdict.status is Status.PASS and not verdict.waiver and verdict.value == 0 for verdict in group)
+    return passes and group[0].floor is None and group[0].expected in (None, 0)
 
 
 def not_applicable(verdicts: Sequence[Verdict]) -> list[Line]:
     """Return a line for each reason why metrics are not applicable."""
-    why: dict[str, str] = {}
+    sentences: dict[str, str] = {}
     for verdict in verdicts:
-        why.setdefault(verdict.metric, sentence_of(verdict))
-    reasons = grouped(why, why.__getitem__)
+        sentences.setdefault(verdict.metric, sentence_of(verdict))
+    reasons = grouped(sentences, sentences.__getitem__)
     return [(f"not applicable: {', '.join(metrics)}: {reason}", "") for reason, metrics in reasons.items()]
 
 
@@ -219,17 +229,17 @@ class _Rows:
     slowest: Sequence[Verdict]
     names: Names
     devices: int
-    also: Mapping[Key, int]
+    extra: Mapping[Key, int]
 
     def lines(self, width: int | None) -> list[Line]:
         """Return the table in the widest layout that fits into `width` columns."""
         if not self.groups:
             return []
-        layout = next((each for each in LAYOUTS if self._fits(each, width)), LAYOUTS[-1])
+        layout = next((layout for layout in LAYOUTS if self._fits(layout, width)), LAYOUTS[-1])
         lines = self._lines(layout)
         colours = ["yellow" if group[0].waiver else COLOURS.get(group[0].status, "") for group in self.groups]
-        made = [(text, colour) for (_, text), colour in zip(lines[1:], colours, strict=True)]
-        return [(lines[0][1], "bold"), *made]
+        body = [(text, colour) for (_, text), colour in zip(lines[1:], colours, strict=True)]
+        return [(lines[0][1], "bold"), *body]
 
     def _fits(self, layout: Layout, width: int | None) -> bool:
         """Return True if no line of figures is longer than `width`. A sentence is broken where it is written."""
@@ -240,14 +250,14 @@ class _Rows:
         """Return the groups with their lines; the first line is the head."""
         cells = [list(HEAD), *(self._cells(group, layout) for group in self.groups)]
         figures = [row for row in cells if len(row) == len(HEAD)]
-        kept = [
-            place for place in range(len(HEAD))
-            if place != OF_PEAK or (layout.of_peak and any(row[OF_PEAK] for row in figures[1:]))
+        columns = [
+            column for column in range(len(HEAD))
+            if column != OF_PEAK or (layout.of_peak and any(row[OF_PEAK] for row in figures[1:]))
         ]  # fmt: skip
         widths = [
-            max(len(row[place]) for row in (cells if place < HEAD.index("metric") else figures)) for place in kept
+            max(len(row[column]) for row in (cells if column < HEAD.index("metric") else figures)) for column in columns
         ]
-        texts = [_joined(row, kept, widths, layout.gap) for row in cells]
+        texts = [_joined(row, columns, widths, layout.gap) for row in cells]
         return list(zip([self.groups[0], *self.groups], texts, strict=True))
 
     def _cells(self, group: Sequence[Verdict], layout: Layout) -> list[str]:
@@ -256,11 +266,11 @@ class _Rows:
         status = "info" if verdict.information else verdict.status.value + (" waived" if verdict.waiver else "")
         status = status.replace("INCONCLUSIVE", "INCONCL.") if layout.gap == " " else status
         if _has_no_value(verdict):
-            return [status, self._members(group), _told(group, self.also.get(verdict.key, 0))]
+            return [status, self._members(group), _cause(group, self.extra.get(verdict.key, 0))]
         return [
             status,
-            self._named(group, layout),
-            verdict.metric + (f" +{self.also[verdict.key]}" if verdict.key in self.also else ""),
+            self._device_cell(group, layout),
+            verdict.metric + (f" +{self.extra[verdict.key]}" if verdict.key in self.extra else ""),
             self._values(group, layout),
             _shares(group if layout.ranges else group[:1]),
             limit_of(verdict) if layout.units else _short_limit(verdict),
@@ -273,7 +283,7 @@ class _Rows:
         values = _values(group) if layout.ranges else _values(group[:1], bare=True)
         return "; ".join(filter(None, (values, published)))
 
-    def _named(self, group: Sequence[Verdict], layout: Layout) -> str:
+    def _device_cell(self, group: Sequence[Verdict], layout: Layout) -> str:
         """Return the text of the column "device" of figures: "gpu3 <", "gpu0, gpu1", "all 8, gpu3 <" or "5 of 8"."""
         mark = f"{layout.gap[1:]}<" if group[0] in self.slowest else ""
         if len(group) == 1 or not _is_figure(group[0]):
@@ -295,13 +305,13 @@ class _Rows:
         return self.names[verdict.subject]
 
 
-def _joined(row: Sequence[str], kept: Sequence[int], widths: Sequence[int], gap: str) -> str:
+def _joined(row: Sequence[str], columns: Sequence[int], widths: Sequence[int], gap: str) -> str:
     """Return a row as a line, its cells in columns of these widths; a sentence takes what follows the device."""
     if len(row) < len(HEAD):
         return gap.join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)), row[-1]])
     cells = [
-        row[place].rjust(width) if place in FLUSH_RIGHT and row is not HEAD else row[place].ljust(width)
-        for place, width in zip(kept, widths, strict=True)
+        row[column].rjust(width) if column in FLUSH_RIGHT and row is not HEAD else row[column].ljust(width)
+        for column, width in zip(columns, widths, strict=True)
     ]
     return gap.join(cells).rstrip()
 
@@ -312,18 +322,18 @@ def _has_no_value(verdict: Verdict) -> bool:
     return verdict.status is Status.UNMEASURED or (verdict.status.fails and (verdict.value is None or words))
 
 
-def _told(group: Sequence[Verdict], also: int) -> str:
+def _cause(group: Sequence[Verdict], extra: int) -> str:
     """Return the metrics of failures with one cause, and the cause: "20 limits not measured: the worker ..."."""
     metrics, last = list(dict.fromkeys(verdict.metric for verdict in group)), group[-1]
-    if also:
-        return f"{listed([*metrics, *also * ['']], 1)}: {sentence_of(last)}"
+    if extra:
+        return f"{listed([*metrics, *extra * ['']], 1)}: {sentence_of(last)}"
     if last.event == LEFT_OUT and len(metrics) > 1:
-        said = "" if last.reasons[0].kind == "left_out" else ":"
-        return f"{len(metrics)} limits{said} {sentence_of(last)}"
+        colon = "" if last.reasons[0].kind == "left_out" else ":"
+        return f"{len(metrics)} limits{colon} {sentence_of(last)}"
     return f"{listed(metrics, 1)}: {sentence_of(last)}"
 
 
-def _alike(verdicts: Sequence[Verdict], *, several: bool, full: bool) -> list[list[Verdict]]:
+def _groups(verdicts: Sequence[Verdict], *, several: bool, full: bool) -> list[list[Verdict]]:
     """Return the verdicts in groups that share a row.
 
     A group holds equal facts, failures without a value that have one cause, or, if there are `several` devices,
@@ -333,20 +343,20 @@ def _alike(verdicts: Sequence[Verdict], *, several: bool, full: bool) -> list[li
     def shared(verdict: Verdict) -> tuple[object, ...]:
         if _has_no_value(verdict) and not full:
             return sentence_of(verdict), verdict.status, verdict.waiver
-        fine = (verdict.status is Status.PASS or verdict.information) and not verdict.waiver
+        passes = (verdict.status is Status.PASS or verdict.information) and not verdict.waiver
         fact = verdict.metric.startswith(FACTS) and not verdict.status.fails
-        own: tuple[object, ...] = (str(verdict.value), str(verdict.expected))
-        if fine and several:
-            own = (_limit_of_all(verdict.limit), *(() if _is_figure(verdict) else own))
+        key: tuple[object, ...] = (str(verdict.value), str(verdict.expected))
+        if passes and several:
+            key = (_limit_of_all(verdict.limit), *(() if _is_figure(verdict) else key))
         elif not fact:
-            own = (*own, verdict.key)
-        return verdict.metric, verdict.status, *own
+            key = (*key, verdict.key)
+        return verdict.metric, verdict.status, *key
 
     return list(grouped(verdicts, shared).values())
 
 
 def _by_cause(
-    groups: Sequence[list[Verdict]], found: Mapping[Key, Finding]
+    groups: Sequence[list[Verdict]], findings: Mapping[Key, Finding]
 ) -> tuple[list[list[Verdict]], dict[Key, int]]:
     """Return the groups with one for each cause on a device, and the number of verdicts that each stands for besides.
 
@@ -355,30 +365,30 @@ def _by_cause(
     What was not measured because of an earlier failure of the device belongs to the cause of that failure; otherwise
     its cause is what was lacking. Groups of one device are together, where its worst is.
     """
-    kept: dict[tuple[str, str, str], list[Verdict]] = {}
-    worst: dict[str, str] = {}
-    also: dict[Key, int] = {}
+    causes: dict[tuple[str, str, str], list[Verdict]] = {}
+    codes: dict[str, str] = {}
+    extra: dict[Key, int] = {}
     rows: list[list[Verdict]] = []
     for group in groups:
-        first, culprits = group[0], {each.culprit for each in group}
-        finding = found.get(first.key)
+        first, culprits = group[0], {verdict.culprit for verdict in group}
+        finding = findings.get(first.key)
         if finding is None or first.waiver or len(culprits) > 1:
             rows.append(group)
             continue
-        code = finding.code if first.event != LEFT_OUT else worst.get(first.culprit, finding.code)
-        worst.setdefault(first.culprit, code)
+        code = finding.code if first.event != LEFT_OUT else codes.get(first.culprit, finding.code)
+        codes.setdefault(first.culprit, code)
         lacks = sentence_of(first) if first.status is Status.UNMEASURED and first.event != LEFT_OUT else ""
-        own = kept.setdefault((first.culprit, code, lacks), group)
-        if own is group:
+        row = causes.setdefault((first.culprit, code, lacks), group)
+        if row is group:
             rows.append(group)
         else:
-            also[own[0].key] = also.get(own[0].key, 0) + len(group)
-    places = {each[0].culprit: place for place, each in reversed(list(enumerate(rows))) if each[0].status.fails}
-    return sorted(rows, key=lambda each: places[each[0].culprit] if each[0].status.fails else len(rows)), also
+            extra[row[0].key] = extra.get(row[0].key, 0) + len(group)
+    positions = {row[0].culprit: position for position, row in reversed(list(enumerate(rows))) if row[0].status.fails}
+    return sorted(rows, key=lambda row: positions[row[0].culprit] if row[0].status.fails else len(rows)), extra
 
 
 def _limit_of_all(limit: Limit | None) -> object:
-    """Return what the limits of several devices have in common: origin, or the test function and bounds of a marker."""
+    """Return the common part of the limits of several devices: origin, or the test function and bounds of a marker."""
     if limit is None or limit.declared_by is not DeclaredBy.MARKER:
         return limit and limit.origin
     return limit.test.partition("[")[0], limit.floor, limit.ceiling
@@ -392,20 +402,20 @@ def _is_figure(verdict: Verdict) -> bool:
 
 def _slowest(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return, for each metric on which several devices differ, the verdict with the smallest margin."""
-    worst: dict[tuple[str, str], Verdict] = {}
+    weakest: dict[tuple[str, str], Verdict] = {}
     for verdict in worst_first(verdicts):
         if verdict.margin is not None:
-            worst.setdefault((verdict.metric, verdict.subject), verdict)
-    groups = grouped(worst.values(), lambda each: each.metric)
-    found = [sorted(group, key=lambda verdict: verdict.margin or 0.0) for group in groups.values()]
-    return [group[0] for group in found if group[0].margin != group[-1].margin]
+            weakest.setdefault((verdict.metric, verdict.subject), verdict)
+    groups = grouped(weakest.values(), lambda verdict: verdict.metric)
+    ranked = [sorted(group, key=lambda verdict: verdict.margin or 0.0) for group in groups.values()]
+    return [group[0] for group in ranked if group[0].margin != group[-1].margin]
 
 
 # -- the cells
 
 
 def next_run(verdict: Verdict) -> str:
-    """Return how far the next run's value may lie from this one, as a share of it: "1.2%"; empty if not known."""
+    """Return the largest distance of the next run's value, as a share of this one: "1.2%"; empty if not known."""
     value = finite(verdict.value)
     if verdict.next_run is None or not value:
         return ""
@@ -418,11 +428,11 @@ def _values(group: Sequence[Verdict], *, bare: bool = False) -> str:
     if first.value is None:
         return ""
     if len(group) == 1 or not _is_figure(first):
-        near = "" if bare else next_run(first)
-        return show(first.value, first.unit) + (near and f" +-{near}")
+        interval = "" if bare else next_run(first)
+        return show(first.value, first.unit) + (interval and f" +-{interval}")
     values = [float(verdict.value or 0) for verdict in group]
-    least, most = show(min(values), ""), show(max(values), "")
-    return show(max(values), first.unit) if least == most else f"{least} to {show(max(values), first.unit)}"
+    low, high = show(min(values), ""), show(max(values), "")
+    return show(max(values), first.unit) if low == high else f"{low} to {show(max(values), first.unit)}"
 
 
 def _shares(group: Sequence[Verdict]) -> str:
@@ -430,46 +440,46 @@ def _shares(group: Sequence[Verdict]) -> str:
     shares = [verdict.of_peak for verdict in group if verdict.of_peak is not None]
     if not shares:
         return ""
-    least, most = f"{min(shares):.0%}", f"{max(shares):.0%}"
-    return least if least == most else f"{least[:-1]} to {most}"
+    low, high = f"{min(shares):.0%}", f"{max(shares):.0%}"
+    return low if low == high else f"{low[:-1]} to {high}"
 
 
 def published_of(limit: Limit | None) -> str:
-    """Return what others published for the metric of a limit: "published 676 to 730"; empty if that is nothing."""
+    """Return the figures that others published for the metric of a limit: "published 676 to 730"; empty without any."""
     figure = limit.published if limit else None
     if figure is None:
         return ""
     if figure.highest is None:
         return f"published bar {show(figure.lowest, '')}"
-    both = dict.fromkeys((show(figure.lowest, ""), show(figure.highest, "")))
-    return f"published {' to '.join(both)}"
+    ends = dict.fromkeys((show(figure.lowest, ""), show(figure.highest, "")))
+    return f"published {' to '.join(ends)}"
 
 
-def demanded(limit: Limit, unit: str, shown: Callable[[float, str], str] = show) -> str:
-    """Return what a limit demands of a value; `shown` writes a figure with its unit."""
+def demanded(limit: Limit, unit: str, writer: Callable[[float, str], str] = show) -> str:
+    """Return the demands of a limit on a value; `writer` writes a figure with its unit."""
     parts = [f"= {limit.equals}"] if limit.equals is not None else []
     parts += [f"one of {', '.join(map(str, limit.one_of))}"] if limit.one_of else []
     parts += [limit.version] if limit.version is not None else []
-    of = "nodes of the delivery" if limit.same_on_all == DELIVERY else "devices"
-    parts += [f"the same on all {of}"] if limit.same_on_all else []
+    group = "nodes of the delivery" if limit.same_on_all == DELIVERY else "devices"
+    parts += [f"the same on all {group}"] if limit.same_on_all else []
     figures = ("at least", limit.floor), ("at most", limit.ceiling), ("warn past", limit.warn)
-    parts += [f"{word} {shown(each, unit)}" for word, each in figures if each is not None]
+    parts += [f"{word} {writer(figure, unit)}" for word, figure in figures if figure is not None]
     parts += [f"{limit.warn_per_kelvin:g} more per K of warming"] if limit.warn_per_kelvin else []
     parts += ["with a second sign"] if limit.second_sign else []
-    parts += [f"{name} {bound:g} at {level}" for level, own in limit.at.items() for name, bound in own.items()]
+    parts += [f"{name} {bound:g} at {level}" for level, limits in limit.at.items() for name, bound in limits.items()]
     return ", ".join(parts)
 
 
 def _short_limit(verdict: Verdict) -> str:
     """Return the bounds without unit, which is that of the value; of a comparison the largest distance."""
-    by = verdict.failed_by
-    return f"{by.allowed:.1%} behind" if by else bounds(verdict, "", ">=", "<=", " ")
+    comparison = verdict.failed_by
+    return f"{comparison.allowed:.1%} behind" if comparison else bounds(verdict, "", ">=", "<=", " ")
 
 
 # -- names for the verdicts of a user's own probes, where several tests would show the same metric
 
 
-def told_apart(verdicts: Sequence[Verdict]) -> list[Verdict]:
+def named_by_test(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return the verdicts with the name of the test as metric, where several tests judge a metric of a user's probe.
 
     The metric of such a probe is the name of its function, which two files may share. A test is named with its file
@@ -477,9 +487,9 @@ def told_apart(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """
     tests = {(verdict.metric, test) for verdict in verdicts if (test := _own_test(verdict))}
     sharing = Counter(metric for metric, _ in tests)
-    alike = Counter(_function(test) for test in {test for _, test in tests})
+    functions = Counter(_function(test) for test in {test for _, test in tests})
     return [
-        replace(verdict, metric=test if alike[_function(test)] > 1 else _function(test))
+        replace(verdict, metric=test if functions[_function(test)] > 1 else _function(test))
         if (test := _own_test(verdict)) and sharing[verdict.metric] > 1
         else verdict
         for verdict in verdicts

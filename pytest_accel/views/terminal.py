@@ -25,27 +25,25 @@ COLOURS = {
 MOST_WHY = 3
 """The most devices whose details are shown without -v."""
 INDENT = "  "
-"""What a line begins with that continues another one."""
+"""The beginning of a line that continues another one."""
 BETWEEN = (0, 0)
-"""The worth of a place to break a line at that is behind a semicolon and in no bracket."""
+"""The rank of a break behind a semicolon that is in no bracket: the best one."""
 Line = tuple[str, str]
 """Text and colour; the colour may be empty."""
 
 
 def time_line(seconds: Mapping[str, float]) -> Line:
     """Return the line that shows the seconds of the run, in all and by phase."""
-    shown = [name for name in PHASES if name in seconds and (name != "silent" or seconds[name] >= 1)]
-    parts = [f"{name.replace('_', '-')} {round(seconds[name])}" for name in shown]  # few wait for a device that hangs
+    names = [name for name in PHASES if name in seconds and (name != "silent" or seconds[name] >= 1)]
+    parts = [f"{name.replace('_', '-')} {round(seconds[name])}" for name in names]  # few wait for a device that hangs
     return f"time: {seconds['wall']:.0f} s: {', '.join(parts)}", ""
 
 
 def sampling_line(cost: SamplingCost) -> Line:
     """Return the line that shows what the sensor's readings cost."""
-    took = 1000 * cost["seconds_per_reading"]
-    return (
-        f"sampling: {cost['readings']} readings of {took:.3g} ms, {cost['cpu_share']:.2%} of the processors' time",
-        "",
-    )
+    ms = 1000 * cost["seconds_per_reading"]
+    text = f"sampling: {cost['readings']} readings of {ms:.3g} ms, {cost['cpu_share']:.2%} of the processors' time"
+    return text, ""
 
 
 def closing_lines(closing: Closing, verdicts: Sequence[Verdict], width: int | None = None) -> list[Line]:
@@ -70,25 +68,30 @@ def why_lines(closing: Closing, names: Names, width: int | None = None, *, full:
 
     Without `full` the first `MOST_WHY` devices have one, and of devices that fall short alike the first.
     """
-    told = [verdict for verdict in closing.named if details(verdict)]
-    alike = grouped(told, lambda one: one.metric if any(isinstance(why, AllAlike) for why in one.reasons) else one.key)
-    shown = told if full else [group[0] for group in alike.values()][:MOST_WHY]
-    lines = [(f"why: {names[verdict.culprit]} {verdict.metric}: {details(verdict)}", "") for verdict in shown]
+    failures = [verdict for verdict in closing.named if details(verdict)]
+    groups = grouped(failures, _shared_key)
+    verdicts = failures if full else [group[0] for group in groups.values()][:MOST_WHY]
+    lines = [(f"why: {names[verdict.culprit]} {verdict.metric}: {details(verdict)}", "") for verdict in verdicts]
     return folded(
-        [*lines, *([("why: -v shows the other devices", "")] if not full and len(alike) > MOST_WHY else [])], width
+        [*lines, *([("why: -v shows the other devices", "")] if not full and len(groups) > MOST_WHY else [])], width
     )
+
+
+def _shared_key(verdict: Verdict) -> object:
+    """Return the key that devices which fall short alike share: the metric where all do, else a key of their own."""
+    return verdict.metric if any(isinstance(reason, AllAlike) for reason in verdict.reasons) else verdict.key
 
 
 def sensitivity_lines(closing: Closing, verdicts: Sequence[Verdict], width: int | None, *, full: bool) -> list[Line]:
     """Return the sensitivity of a run; without `full`, only where an acceptance says nothing else on its worth."""
     deciding = [verdict for verdict in verdicts if verdict.decides]
     worth = bases(backed(deciding), deciding)
-    shown = closing.sensitivity and (full or (closing.result is Result.ACCEPTED and not worth))
-    return [(text, "") for text in by_phrases(f"sensitivity: {closing.sensitivity}", width)] if shown else []
+    visible = closing.sensitivity and (full or (closing.result is Result.ACCEPTED and not worth))
+    return [(text, "") for text in by_phrases(f"sensitivity: {closing.sensitivity}", width)] if visible else []
 
 
 def record_lines(file: Path | None, instead_of: str | None = None, *, lost: bool = False) -> list[Line]:
-    """Return where the record is; nothing if there is none.
+    """Return the line with the path of the record; nothing if there is none.
 
     `instead_of` says which place could not be written, if the record had to be written to another one. If it is `lost`,
     it could be written nowhere, and the file is an older one.
@@ -119,29 +122,30 @@ def by_phrases(text: str, width: int | None) -> list[str]:
 
     All but the first are indented. Without a `width` it is one line.
     """
-    text, found, indent = text.strip(), [], ""
+    text, lines, indent = text.strip(), [], ""
     while width and len(indent) + len(text) > width:
-        places = _breaks(text)
-        fitting = [place for place in places if len(indent) + place <= width] or sorted(places)[:1]
+        breaks = _breaks(text)
+        fitting = [position for position in breaks if len(indent) + position <= width] or sorted(breaks)[:1]
         if not fitting:
             break
-        enough = {place: width // (4 if places[place] == BETWEEN else 2) for place in fitting}
-        late = [place for place in fitting if place >= enough[place]] or [max(fitting)]
-        place = min(late, key=lambda each: (places[each], -each))
-        found.append(indent + text[:place].rstrip())
-        text, indent = text[place:].lstrip(), INDENT
-    return [*found, indent + text]
+        # A break in the first half of a line is too early; behind a semicolon only one in the first quarter.
+        enough = {position: width // (4 if breaks[position] == BETWEEN else 2) for position in fitting}
+        candidates = [position for position in fitting if position >= enough[position]] or [max(fitting)]
+        position = min(candidates, key=lambda position: (breaks[position], -position))
+        lines.append(indent + text[:position].rstrip())
+        text, indent = text[position:].lstrip(), INDENT
+    return [*lines, indent + text]
 
 
 def _breaks(text: str) -> dict[int, tuple[int, int]]:
-    """Return where a line may end, each place with how deep it is in brackets and how bad the break is there."""
-    found, depth = {}, 0
-    for place, letter in enumerate(text):
+    """Return the positions at which a line may end, each with the depth in brackets and the badness of the break."""
+    breaks, depth = {}, 0
+    for position, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
         if letter == " ":
-            before, after = text[place - 1], text[place + 1 : place + 2]
-            found[place] = depth, 0 if before == ";" else 1 if before in ",:" else 2 if after == "(" else 3
-    return found
+            before, after = text[position - 1], text[position + 1 : position + 2]
+            breaks[position] = depth, 0 if before == ";" else 1 if before in ",:" else 2 if after == "(" else 3
+    return breaks
 
 
 def folded(lines: Sequence[Line], width: int | None) -> list[Line]:

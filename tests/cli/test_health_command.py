@@ -116,7 +116,7 @@ def said(tmp_path: Path, up: float, *, seconds: float = 60.0, platform: str = "a
     """The line of a check on a node that was booted so many seconds ago."""
     host_tree.make(tmp_path, {"proc/uptime": f"{up:.2f} 1.00\n"})
     asked = Options(sku="h100-sxm", platform=platform, patience=seconds, prefix="--")
-    return health_line.line(check.check(asked, root=tmp_path), fresh=False, place=None)
+    return health_line.line(check.check(asked, root=tmp_path), fresh=False, path=None)
 
 
 @pytest.mark.parametrize(("changes", "line"), TABLES["broken"])

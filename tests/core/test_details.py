@@ -31,10 +31,10 @@ def keys_read(tree: ast.AST) -> Iterator[tuple[str, str, int]]:
 
 def test_no_key_is_read_that_is_not_declared() -> None:
     """mypy finds a misspelt key in `details["key"]` and where one is written, but not in `.get()` and `in`."""
-    found = [
+    keys = [
         (path.name, line, name, key)
         for path in SOURCES
         for name, key, line in keys_read(ast.parse(path.read_text(encoding="utf-8")))
     ]
-    assert len(found) > 20
-    assert [each for each in found if each[3] not in TYPES[each[2]].__annotations__] == []
+    assert len(keys) > 20
+    assert [key for key in keys if key[3] not in TYPES[key[2]].__annotations__] == []

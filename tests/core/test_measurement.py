@@ -19,7 +19,7 @@ def test_a_fact_has_no_estimate() -> None:
 
 
 def test_a_number_of_hundreds_of_digits_is_none_that_can_be_drawn() -> None:
-    assert [finite(each) for each in (10**400, -(10**400), math.nan, True, "1", 7)] == [None] * 5 + [7.0]
+    assert [finite(value) for value in (10**400, -(10**400), math.nan, True, "1", 7)] == [None] * 5 + [7.0]
 
 
 def test_a_rate_is_work_over_time() -> None:

@@ -58,21 +58,21 @@ def noted() -> list[tuple[Verdict, Reason]]:
 
 def golden() -> str:
     """One line for each reason: its kind, and the sentence."""
-    every = [(each.kind, verdict.because(each)) for verdict, each in [*noted(), *MORE]]
-    return "".join(f"{kind}: {sentence_of(verdict) or note_of(verdict)}\n" for kind, verdict in every)
+    pairs = [(reason.kind, verdict.because(reason)) for verdict, reason in [*noted(), *MORE]]
+    return "".join(f"{kind}: {sentence_of(verdict) or note_of(verdict)}\n" for kind, verdict in pairs)
 
 
 def test_every_kind_of_reason_has_its_words() -> None:
     assert golden() == GOLDEN.read_text(encoding="utf-8")
-    assert {each.kind for _, each in [*noted(), *MORE]} == set(reasons.BY_KIND), "a kind without an example"
+    assert {reason.kind for _, reason in [*noted(), *MORE]} == set(reasons.BY_KIND), "a kind without an example"
 
 
 def test_every_note_of_the_code_has_its_words() -> None:
     """A kind without words would fail only where its sentence is said."""
     package = Path(reasons.__file__).parents[1]
     code = "".join(file.read_text(encoding="utf-8") for file in package.rglob("*.py"))
-    made = re.findall(r'\bNote\(\s*"(\w+)"(?: if [^"]* else "(\w+)")?', code)
-    assert {kind for kinds in made for kind in kinds if kind} == set(NOTES)
+    kinds_of_notes = re.findall(r'\bNote\(\s*"(\w+)"(?: if [^"]* else "(\w+)")?', code)
+    assert {kind for kinds in kinds_of_notes for kind in kinds if kind} == set(NOTES)
 
 
 BEHIND = replace(SHORT, margin=0.05, neighbours=Comparison(0.11, 0.09, 2900.0, 7, at_clock=True, status=Status.FAIL))
@@ -118,7 +118,7 @@ def test_the_headline_has_the_reason_that_decided_and_the_details_the_others(
 
 
 def test_reasons_go_through_json() -> None:
-    verdict = SHORT.because(*(each for _, each in [*noted(), *MORE]))
+    verdict = SHORT.because(*(reason for _, reason in [*noted(), *MORE]))
     raw = structured.plain(verdict)
     assert raw["reasons"][-1] == {"up": 120.0, "kind": "may_train"}, "what is as usual is left out, but not the kind"
     assert structured.structure(Verdict, json.loads(json.dumps(raw))) == verdict

@@ -49,16 +49,16 @@ def test_limits_of_the_platform_stand_over_those_of_the_sku() -> None:
 )
 def test_seven_devices_are_eight_with_one_missing(count: int, platform: str, granted: bool) -> None:
     """A smaller platform that fits is taken, but has to be confirmed by its name."""
-    found, usual = expected_platform(made(), [device()] * count)
-    assert (found.name, usual) == (platform, granted)
+    found, is_usual = expected_platform(made(), [device()] * count)
+    assert (found.name, is_usual) == (platform, granted)
 
 
 def test_figures_of_another_level_bound_nothing() -> None:
     source = Source("measured", "us", "2026", levels=("standard",))
     limit = Limit("soak.rate", "TFLOPS", floor=600, reference=650.0, source=source, at={"standard": {"floor": 610.0}})
-    (there, here) = (limit.at_level(level) for level in ("standard", "quick"))
-    assert (there.floor, there.published, here.bounded) == (610.0, None, False)
-    assert here.published == Figure(650.0, 650.0, "TFLOPS", source, ("level standard (ours: quick)",))
+    (standard, quick) = (limit.at_level(level) for level in ("standard", "quick"))
+    assert (standard.floor, standard.published, quick.bounded) == (610.0, None, False)
+    assert quick.published == Figure(650.0, 650.0, "TFLOPS", source, ("level standard (ours: quick)",))
 
 
 def test_a_limit_demands_a_measurement_unless_it_only_warns_or_holds_where_supported() -> None:

@@ -14,16 +14,16 @@ from pytest_accel.core.software import MEANINGS, OF_DEVICES, torch_version, vers
 
 
 def node(*facts: dict[str, Any]) -> list[Device]:
-    return [Device(f"GPU-{place}", place, "nvidia", "", facts=each) for place, each in enumerate(facts)]
+    return [Device(f"GPU-{index}", index, "nvidia", "", facts=fact) for index, fact in enumerate(facts)]
 
 
 def test_what_all_devices_share_has_a_version() -> None:
-    same = {"driver_version": "570.86.15", "library_version": "12.570.86.15"}
-    assert versions_of(node({**same, "vbios": "96.00.A5"}, {**same, "vbios": "96.00.B0"})) == {
+    shared_versions = {"driver_version": "570.86.15", "library_version": "12.570.86.15"}
+    assert versions_of(node({**shared_versions, "vbios": "96.00.A5"}, {**shared_versions, "vbios": "96.00.B0"})) == {
         "driver": "570.86.15",
         "management_library": "12.570.86.15",
     }
-    assert versions_of(node(same, {})) == {}, "what one device does not state is not known of the node"
+    assert versions_of(node(shared_versions, {})) == {}, "what one device does not state is not known of the node"
     assert versions_of([]) == {}
 
 

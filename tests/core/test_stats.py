@@ -39,17 +39,17 @@ def test_fewer_samples_need_a_wider_quantile() -> None:
 
 def test_interval_of_independent_samples_is_the_textbook_one() -> None:
     samples = [99.0, 101.0] * 20  # falls and rises in turn: no positive correlation to count
-    found = estimate(samples)
+    interval = estimate(samples)
     half = student_t(0.999, 39) * stdev(samples) / math.sqrt(40)
-    assert (found.mean, found.n, found.correlation) == (100.0, 40, 0.0)
-    assert (found.low, found.high) == pytest.approx((100 - half, 100 + half))
-    assert found.relative_half_width == pytest.approx(half / 100)
+    assert (interval.mean, interval.n, interval.correlation) == (100.0, 40, 0.0)
+    assert (interval.low, interval.high) == pytest.approx((100 - half, 100 + half))
+    assert interval.relative_half_width == pytest.approx(half / 100)
 
 
 def test_correlated_samples_are_worth_fewer() -> None:
     """A slow drift makes the interval wider than the same numbers in another order."""
     drift = [100 + i / 10 for i in range(40)]
-    in_turn = [each for pair in zip(drift[:20], drift[20:], strict=True) for each in pair]
+    in_turn = [sample for pair in zip(drift[:20], drift[20:], strict=True) for sample in pair]
     assert sorted(in_turn) == drift
     assert estimate(drift).relative_half_width > 5 * estimate(in_turn).relative_half_width
     assert autocorrelation(drift) == pytest.approx(0.95)
@@ -57,9 +57,9 @@ def test_correlated_samples_are_worth_fewer() -> None:
 
 def test_what_few_or_equal_samples_bound() -> None:
     for samples in ([100.0], [100.0, 102.0]):
-        found = estimate(samples)
-        assert (found.low, found.high, found.relative_half_width) == (-math.inf, math.inf, math.inf)
-        assert next_run(found, 0.01).high == math.inf
+        interval = estimate(samples)
+        assert (interval.low, interval.high, interval.relative_half_width) == (-math.inf, math.inf, math.inf)
+        assert next_run(interval, 0.01).high == math.inf
     equal = estimate([5.0] * 8)
     assert (equal.low, equal.high, equal.correlation) == (5.0, 5.0, 0.0)
     assert estimate([-1.0, 0.0, 1.0]).relative_half_width == math.inf
@@ -82,37 +82,37 @@ def test_the_bounds_of_a_noisy_rate_are_physical() -> None:
 def test_a_rate_is_the_inverse_of_the_mean_time_with_its_interval() -> None:
     """Not the mean of the rates, which exceeds it by the square of their relative deviation."""
     times = [0.9, 1.1] * 20
-    found, time = estimate_rate([1 / each for each in times]), estimate(times)
-    assert (found.mean, found.low, found.high) == pytest.approx((1 / time.mean, 1 / time.high, 1 / time.low))
-    assert fmean(1 / each for each in times) == pytest.approx(found.mean * 1.01, rel=2e-4)
+    rate, time = estimate_rate([1 / time for time in times]), estimate(times)
+    assert (rate.mean, rate.low, rate.high) == pytest.approx((1 / time.mean, 1 / time.high, 1 / time.low))
+    assert fmean(1 / time for time in times) == pytest.approx(rate.mean * 1.01, rel=2e-4)
 
 
 def test_a_rate_whose_time_may_be_anything_has_no_upper_bound() -> None:
-    found = estimate_rate([100.0, 1.0, 100.0])
-    assert 0 < found.low < found.mean == pytest.approx(3 / 1.02)
-    assert found.high == math.inf
+    rate = estimate_rate([100.0, 1.0, 100.0])
+    assert 0 < rate.low < rate.mean == pytest.approx(3 / 1.02)
+    assert rate.high == math.inf
 
 
 @pytest.mark.parametrize(("rates", "mean"), [([5.0, 0.0, 5.0], 0.0), ([5.0, math.nan], math.nan)])
 def test_rates_that_are_none_bound_nothing(rates: list[float], mean: float) -> None:
-    found = estimate_rate(rates)
-    assert found.mean == pytest.approx(mean, nan_ok=True)
-    assert (found.low, found.high) == (-math.inf, math.inf)
+    rate = estimate_rate(rates)
+    assert rate.mean == pytest.approx(mean, nan_ok=True)
+    assert (rate.low, rate.high) == (-math.inf, math.inf)
 
 
 def test_a_ratio_of_what_moves_together_is_known_better_than_either() -> None:
     drift = [1 + i / 10 for i in range(40)]
-    found = estimate_ratio([0.8 * each for each in drift], drift)
-    assert found.mean == pytest.approx(0.8)
-    assert found.relative_half_width < 1e-6 < estimate(drift).relative_half_width
+    ratio = estimate_ratio([0.8 * sample for sample in drift], drift)
+    assert ratio.mean == pytest.approx(0.8)
+    assert ratio.relative_half_width < 1e-6 < estimate(drift).relative_half_width
 
 
 def test_a_sample_that_is_no_number_leaves_nothing_known() -> None:
     """It must neither crash the sampling loop nor be averaged away."""
     for bad in (math.nan, math.inf, -math.inf):
-        found = estimate([100.0] * 8 + [bad])
-        assert not math.isfinite(found.mean)
-        assert (found.low, found.high) == (-math.inf, math.inf)
+        interval = estimate([100.0] * 8 + [bad])
+        assert not math.isfinite(interval.mean)
+        assert (interval.low, interval.high) == (-math.inf, math.inf)
 
 
 def series(shortest: int, longest: int) -> list[Any]:
@@ -137,8 +137,8 @@ def coverage(n: int, correlation: float, runs: int = 1000) -> float:
     rng = random.Random(20261121 + n)  # noqa: S311  a simulation, repeatable
     hits = 0
     for _ in range(runs):
-        found = estimate(list(ar1(rng, n, correlation)))
-        hits += found.low <= 100 <= found.high
+        interval = estimate(list(ar1(rng, n, correlation)))
+        hits += interval.low <= 100 <= interval.high
     return hits / runs
 
 
@@ -152,17 +152,19 @@ def test_the_next_run_lies_in_the_interval_that_was_printed(between: float, with
         return [rng.gauss(at, 100 * within) for _ in range(40)]
 
     pairs = [(estimate(run()), fmean(run())) for _ in range(2000)]
-    hits = sum(each.low <= value <= each.high for each, value in ((next_run(a, between), b) for a, b in pairs))
+    hits = sum(
+        interval.low <= value <= interval.high for interval, value in ((next_run(a, between), b) for a, b in pairs)
+    )
     assert 0.93 < hits / len(pairs) < 0.975
     if between:
-        assert sum(each.low <= value <= each.high for each, value in pairs) / len(pairs) < 0.9
+        assert sum(interval.low <= value <= interval.high for interval, value in pairs) / len(pairs) < 0.9
 
 
 def test_a_spread_of_few_runs_is_known_less_well() -> None:
-    found = estimate([100.0] * 8)
+    interval = estimate([100.0] * 8)
     assert between_runs([98.0, 100.0, 102.0]) == pytest.approx(0.02)
-    assert next_run(found, 0.01, runs=3).high - 100 > 2 * (next_run(found, 0.01).high - 100) > 0
-    assert next_run(found, 0.01).high - 100 == pytest.approx(1.96 * math.sqrt(2), rel=1e-3)
+    assert next_run(interval, 0.01, runs=3).high - 100 > 2 * (next_run(interval, 0.01).high - 100) > 0
+    assert next_run(interval, 0.01).high - 100 == pytest.approx(1.96 * math.sqrt(2), rel=1e-3)
 
 
 def ar1(rng: random.Random, n: int, correlation: float) -> Iterator[float]:
@@ -181,35 +183,35 @@ def test_the_median_lies_between_the_samples_that_tables_of_order_statistics_nam
     ten, eleven, twenty = (_from_both_ends(n) for n in (10, 11, 20))
     assert estimate_median(ten).low == -math.inf
     assert (estimate_median(eleven).low, estimate_median(eleven).mean, estimate_median(eleven).high) == (1, 6, 11)
-    found = estimate_median(twenty, 0.95)
-    assert (found.low, found.mean, found.high, found.n) == (6, 10.5, 15, 20)
+    interval = estimate_median(twenty, 0.95)
+    assert (interval.low, interval.mean, interval.high, interval.n) == (6, 10.5, 15, 20)
 
 
 def _from_both_ends(n: int) -> list[float]:
     """The numbers 1 to n, low and high by turns, which is the opposite of a drift."""
-    numbers = [float(each) for each in range(1, n + 1)]
+    numbers = [float(number) for number in range(1, n + 1)]
     return [numbers.pop(0 if len(numbers) % 2 else -1) for _ in range(n)]
 
 
 def test_one_slow_sample_moves_the_mean_and_not_the_median() -> None:
     samples = [100.0] * 30 + [20.0]
     assert estimate_rate(samples).mean < 90
-    found = estimate_median(samples)
-    assert (found.mean, found.low, found.high) == (100.0, 100.0, 100.0)
+    interval = estimate_median(samples)
+    assert (interval.mean, interval.low, interval.high) == (100.0, 100.0, 100.0)
 
 
 def test_the_interval_of_a_median_covers_it_as_often_as_it_says() -> None:
     random.seed(7)
     runs = [estimate_median([random.gauss(0, 1) for _ in range(18)], 0.95) for _ in range(1000)]
-    missed = sum(not each.low <= 0 <= each.high for each in runs)
+    missed = sum(not run.low <= 0 <= run.high for run in runs)
     assert missed <= 65, "5 % of a thousand, and three standard errors"
 
 
 def test_correlated_samples_leave_the_median_less_certain() -> None:
-    slow = [math.sin(each / 8) for each in range(60)]
-    by_turns = [slow[each * 23 % 60] for each in range(60)]
-    own, other = estimate_median(slow), estimate_median(by_turns)
-    assert own.high - own.low > other.high - other.low
+    slow = [math.sin(index / 8) for index in range(60)]
+    by_turns = [slow[index * 23 % 60] for index in range(60)]
+    ordered, shuffled = estimate_median(slow), estimate_median(by_turns)
+    assert ordered.high - ordered.low > shuffled.high - shuffled.low
 
 
 def test_a_median_needs_numbers() -> None:

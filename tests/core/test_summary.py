@@ -50,7 +50,7 @@ def run(day: int | str, told: dict[str, Any]) -> Summary:
 )
 def test_the_result_that_counts(told: list[dict[str, Any]], counts: dict[str, Any]) -> None:
     """The runs of successive days, in any order."""
-    runs = [run(day, each) for day, each in enumerate(told, 1)]
+    runs = [run(day, fields) for day, fields in enumerate(told, 1)]
     for order in permutations(runs):
         assert choose(order, NOW).counts == runs[told.index(counts)]
 
@@ -59,7 +59,7 @@ def test_what_a_rejection_outlives_is_told() -> None:
     runs = [run(1, GOOD), run(2, BAD), run(3, NOTHING), run(4, LOST)]
     choice = choose(runs, NOW)
     assert choice.counts == runs[1]
-    assert [each for each, _ in choice.passed_over] == [runs[3], runs[2]], "newest first"
+    assert [summary for summary, _ in choice.passed_over] == [runs[3], runs[2]], "newest first"
     assert choose([*runs, run(9, GOOD)], NOW).counts == run(9, GOOD)
 
 
@@ -79,12 +79,12 @@ def test_times_are_compared_as_times() -> None:
     ],
 )
 def test_a_result_whose_time_cannot_be_right_counts_for_nothing(started: str, why: str) -> None:
-    wrong, bad = run(started, GOOD), run(23, BAD)
-    assert choose([wrong, bad], NOW).counts == bad
-    assert choose([wrong, bad], NOW).mistimed == [(wrong, why)]
-    assert choose([wrong], NOW).counts is None
-    near = run("2026-11-24T12:04:00+00:00", GOOD)
-    assert choose([near, bad], NOW).counts == near, "two clocks differ by minutes"
+    mistimed, bad = run(started, GOOD), run(23, BAD)
+    assert choose([mistimed, bad], NOW).counts == bad
+    assert choose([mistimed, bad], NOW).mistimed == [(mistimed, why)]
+    assert choose([mistimed], NOW).counts is None
+    recent = run("2026-11-24T12:04:00+00:00", GOOD)
+    assert choose([recent, bad], NOW).counts == recent, "two clocks differ by minutes"
 
 
 # -- for any runs of a node
@@ -99,34 +99,34 @@ RUNS_OF_A_NODE = st.lists(
 @given(RUNS_OF_A_NODE, st.randoms(use_true_random=False))
 def test_the_order_in_which_runs_are_given_changes_nothing(runs: list[Summary], draw: Random) -> None:
     shuffled = draw.sample(runs, len(runs))
-    one, other = choose(runs, NOW).counts, choose(shuffled, NOW).counts
-    if one is None or other is None:
-        assert one is other
+    first, second = choose(runs, NOW).counts, choose(shuffled, NOW).counts
+    if first is None or second is None:
+        assert first is second
     else:
-        assert (one.began, one.rejects) == (other.began, other.rejects)
+        assert (first.began, first.rejects) == (second.began, second.rejects)
 
 
 @settings(deadline=None)
 @given(RUNS_OF_A_NODE)
 def test_every_run_counts_is_passed_over_mistimed_or_older_than_what_counts(runs: list[Summary]) -> None:
     choice = choose(runs, NOW)
-    told = [each for each, _ in (*choice.mistimed, *choice.passed_over)]
+    left_out = [summary for summary, _ in (*choice.mistimed, *choice.passed_over)]
     assert all(why for _, why in (*choice.mistimed, *choice.passed_over))
     if choice.counts is None:
-        assert len(told) == len(runs), "then no run has a time that can be right"
+        assert len(left_out) == len(runs), "then no run has a time that can be right"
         return
-    rest = [each for each in runs if all(each is not one for one in (*told, choice.counts))]
-    assert all(each.began <= choice.counts.began for each in rest if each.began and choice.counts.began)
-    assert not any(each is choice.counts for each in told)
+    counted = [summary for summary in runs if all(summary is not entry for entry in (*left_out, choice.counts))]
+    assert all(summary.began <= choice.counts.began for summary in counted if summary.began and choice.counts.began)
+    assert not any(summary is choice.counts for summary in left_out)
 
 
 @settings(deadline=None)
 @given(RUNS_OF_A_NODE)
 def test_a_rejection_is_hidden_by_a_later_acceptance_alone(runs: list[Summary]) -> None:
     """Whatever else lies there: unfinished, contradicting itself, narrowed, or of a wrong clock."""
-    dated = [each for each in runs if each.began and each.began <= NOW]
-    deciding = [each for each in dated if each.rejects or each.accepts]
-    newest = max(deciding, key=lambda each: (each.began, each.rejects), default=None)
+    dated = [summary for summary in runs if summary.began and summary.began <= NOW]
+    deciding = [summary for summary in dated if summary.rejects or summary.accepts]
+    newest = max(deciding, key=lambda summary: (summary.began, summary.rejects), default=None)
     counts = choose(runs, NOW).counts
     assert bool(counts and counts.rejects) == bool(newest and newest.rejects)
     if newest is not None and newest.rejects:

@@ -15,9 +15,9 @@ from pytest_accel.core.untrusted import BadFile
 
 def refusal(path: Path, **options: object) -> str:
     """Return why a file is refused."""
-    with pytest.raises(BadFile) as refused:
+    with pytest.raises(BadFile) as error:
         untrusted.read_json(path, **options)  # type: ignore[arg-type]
-    return str(refused.value).replace(printable(str(path)), "x", 1)
+    return str(error.value).replace(printable(str(path)), "x", 1)
 
 
 def test_a_pipe_a_device_and_a_folder_are_refused_at_once(tmp_path: Path) -> None:
@@ -71,9 +71,9 @@ def test_a_missing_file_names_the_folder_that_a_relative_path_begins_at(tmp_path
 )
 def test_json_is_counted_before_it_is_built(raw: bytes, why: str) -> None:
     """Each was a traceback, a crash of the interpreter, or gigabytes of memory."""
-    with pytest.raises(BadFile) as refused:
+    with pytest.raises(BadFile) as error:
         untrusted.parse_json(raw, "x")
-    assert str(refused.value) == why
+    assert str(error.value) == why
 
 
 def test_brackets_inside_of_strings_are_no_depth() -> None:
@@ -99,9 +99,9 @@ def test_a_line_of_csv_has_an_end() -> None:
 )
 def test_a_table_that_is_not_csv_is_refused_with_its_line(tmp_path: Path, text: str, line: int, why: str) -> None:
     (tmp_path / "x.csv").write_bytes(text.encode())
-    with pytest.raises(BadFile) as refused:
+    with pytest.raises(BadFile) as error:
         untrusted.table(tmp_path / "x.csv")
-    assert str(refused.value) == f"{tmp_path}/x.csv:{line}: the line is not CSV: {why}"
+    assert str(error.value) == f"{tmp_path}/x.csv:{line}: the line is not CSV: {why}"
 
 
 def test_a_table_has_columns_and_rows(tmp_path: Path) -> None:

@@ -23,4 +23,4 @@ def test_what_is_no_range_is_refused_with_the_choices(text: str) -> None:
 @each_row(("versions", "spanned"), ROWS["spanned"])
 def test_the_range_of_minor_versions_that_were_found(versions: list[str], spanned: str | None) -> None:
     assert spanning(versions) == spanned
-    assert spanned is None or all(parse(spanned).holds(each) for each in versions)
+    assert spanned is None or all(parse(spanned).holds(version) for version in versions)

@@ -69,51 +69,51 @@ def test_a_value_of_any_tag_is_read_or_refused_with_its_line(tmp_path: Path) -> 
     tags = ("int", "float", "bool", "null", "timestamp", "str", "binary", "set", "omap", "value", "merge", "python/x")
     values = ("", "-", "+", "_", ".", "0x", "0b", "1:", "abc", "2026-13-45", "=", "<<", "''", "[]", "[[a]]", "{a}")
     forms = ("x: 1\na: {}", "x: 1\na: [{}]", "x: 1\n{}", "x: 1\n<<: {}", "x: 1\na: &a {}\nb: *a")
-    refused = []
+    messages = []
     for tag in (*(f"!!{tag}" for tag in tags), "!", "!foo"):
         for text in (form.format(f"{tag} {value}") for value in values for form in forms):
             try:
                 parsed(tmp_path, text)
             except BadFile as bad:
-                refused += [str(error) for error in bad.errors]
-    assert len(refused) > 500
-    assert [error for error in refused if not error.startswith("mine.yaml:2: ")] == []
+                messages += [str(error) for error in bad.errors]
+    assert len(messages) > 500
+    assert [error for error in messages if not error.startswith("mine.yaml:2: ")] == []
 
 
 def test_a_hundred_errors_are_enough(tmp_path: Path) -> None:
     """Each is looked up among all known keys, which takes time."""
-    many = parsed(tmp_path, "".join(f"key{n}: 1\n" for n in range(10_000)))
+    large = parsed(tmp_path, "".join(f"key{n}: 1\n" for n in range(10_000)))
     with pytest.raises(BadFile) as bad:
-        yaml_nodes.record_of({"a": yaml_nodes.number})(many, "", Mistakes())
+        yaml_nodes.record_of({"a": yaml_nodes.number})(large, "", Mistakes())
     assert str(bad.value).count("\n") == 100
     assert str(bad.value).endswith("mine.yaml: further errors are not looked for")
 
 
 def test_an_error_shows_what_a_file_holds_on_one_line(tmp_path: Path) -> None:
     """A value with an escape sequence would reach the terminal with the error."""
-    for what, written in ((r"\x1b[2J SIMULATED", r"\e[2J\nSIMULATED"), (r"GPU-1\u200b", r"GPU-1\u200b")):
-        with pytest.raises(BadFile) as refused:
+    for quote, written in ((r"\x1b[2J SIMULATED", r"\e[2J\nSIMULATED"), (r"GPU-1\u200b", r"GPU-1\u200b")):
+        with pytest.raises(BadFile) as error:
             parsed(tmp_path, f'it: "{written}"')
-        assert str(refused.value) == f"mine.yaml:1: it: '{what}' holds an invisible character; write it anew"
-    _, found = checked(yaml_nodes.record_of({}), tmp_path, r'{"\e[2J\n": 1}')
-    assert found == [r"mine.yaml:1: unknown key 'it.\x1b[2J'; known: "]
+        assert str(error.value) == f"mine.yaml:1: it: '{quote}' holds an invisible character; write it anew"
+    _, errors = checked(yaml_nodes.record_of({}), tmp_path, r'{"\e[2J\n": 1}')
+    assert errors == [r"mine.yaml:1: unknown key 'it.\x1b[2J'; known: "]
 
 
 @pytest.mark.parametrize(("choices", "all_listed"), [(20, True), (21, False)])
 def test_a_close_choice_is_not_buried_under_many(choices: int, all_listed: bool) -> None:
-    known = [f"fault-{number:02}" for number in range(choices)]
-    hint = yaml_nodes.nearest("fault-071", known)
+    names = [f"fault-{number:02}" for number in range(choices)]
+    hint = yaml_nodes.nearest("fault-071", names)
     assert hint.startswith("did you mean 'fault-07' or ")
     assert ("fault-19" in hint) == all_listed
-    assert "fault-19" in yaml_nodes.nearest("other", known)
+    assert "fault-19" in yaml_nodes.nearest("other", names)
 
 
 def test_anchors_and_merge_keys_work_and_own_keys_win(tmp_path: Path) -> None:
     root = parsed(tmp_path, "a: &a {floor: 1, unit: s}\nb:\n  <<: *a\n  floor: 2\n")
     assert root.plain()["b"] == {"floor": 2, "unit": "s"}
     assert root.data["b"].data["floor"].where == "mine.yaml:4"
-    again = parsed(tmp_path, "a: &x 1\nb: *x\nc: &x 2\nd: *x\n")
-    assert again.plain() == {"a": 1, "b": 1, "c": 2, "d": 2}, "an anchor may be given to another value"
+    aliased = parsed(tmp_path, "a: &x 1\nb: *x\nc: &x 2\nd: *x\n")
+    assert aliased.plain() == {"a": 1, "b": 1, "c": 2, "d": 2}, "an anchor may be given to another value"
 
 
 CHECKS: dict[str, Check] = {
@@ -134,14 +134,14 @@ def test_good_values_pass(tmp_path: Path, check: str, yaml: str, value: Any) -> 
 
 @each_row(("check", "yaml", "message"), ROWS["wrong"])
 def test_a_wrong_value_is_named_with_key_value_and_line(tmp_path: Path, check: str, yaml: str, message: str) -> None:
-    _, found = checked(CHECKS[check], tmp_path, yaml)
-    assert len(found) == 1
-    assert found[0].startswith("mine.yaml:1: ")
-    assert message in found[0]
+    _, errors = checked(CHECKS[check], tmp_path, yaml)
+    assert len(errors) == 1
+    assert errors[0].startswith("mine.yaml:1: ")
+    assert message in errors[0]
 
 
 def test_merging_replaces_values_and_whole_keys_and_keeps_the_rest(tmp_path: Path) -> None:
     base = parsed(tmp_path, "a: {x: 1, y: 2}\nlist: [1]\nsource: {by: them, url: there}\n")
-    over = parsed(tmp_path, "a: {y: 3}\nlist: [2]\nsource: {by: us}\n")
-    merged = yaml_nodes.merge(base, over, whole=("source",)).plain()
+    overlay = parsed(tmp_path, "a: {y: 3}\nlist: [2]\nsource: {by: us}\n")
+    merged = yaml_nodes.merge(base, overlay, whole=("source",)).plain()
     assert merged == {"a": {"x": 1, "y": 3}, "list": [2], "source": {"by": "us"}}

@@ -65,8 +65,8 @@ def test_state() -> None:
         results = [result(**case["result"])] if "result" in case else []
         job = JobState(*case["job"]) if "job" in case else None
         given = state(*results, job=job, submitted=case.get("submitted", "7"), skipped=case.get("skipped", ""))
-        if given.state is not State[case["state"]] or case["told"] not in given.told:
-            offenders.append((given.state, given.told, case))
+        if given.state is not State[case["state"]] or case["told"] not in given.sentence:
+            offenders.append((given.state, given.sentence, case))
     assert offenders == []
 
 
@@ -178,7 +178,7 @@ def test_the_result_of_the_last_job_counts_whatever_the_clock_of_the_node_says()
     bad = result("2026-11-20T12:01:00+00:00", job="8", **BAD)
     assert two(result(AHEAD, job="7"), bad).state is State.REJECTED
     lost = two(result(AHEAD, job="7"), result(EARLY, job="1"))
-    assert (lost.state, lost.told) == (State.NO_RESULT, "job 8 ended without a record")
+    assert (lost.state, lost.sentence) == (State.NO_RESULT, "job 8 ended without a record")
     assert two(result(AHEAD, job="7", **BAD), result("2026-11-20T12:01:00+00:00", job="8")).state is State.ACCEPTED
     assert two(result("2099-01-01T00:00:00+00:00", job="8", **BAD), result(AHEAD, job="7")).state is State.REJECTED
 
@@ -201,7 +201,7 @@ def test_a_lost_job_does_not_hide_that_an_earlier_one_rejected_the_node() -> Non
     assert of_all(asked, {"n": [bad]}, [JobState("8", "accel-1-n", "RUNNING")])[0].state is State.RUNNING
     lost = of_all(asked, {"n": [bad]}, [JobState("8", "accel-1-n", "NODE_FAIL")])[0]
     assert (lost.state, lost.result) == (State.REJECTED, bad)
-    assert lost.told == "REJECTED gpu3; job 8 left no result"
+    assert lost.sentence == "REJECTED gpu3; job 8 left no result"
 
 
 @pytest.mark.parametrize("jobs", [("7", "8"), ("9", "10")])
@@ -214,7 +214,7 @@ def test_a_queue_that_shows_only_an_older_job_hides_no_result_of_the_last_one(jo
     for shown in ("COMPLETED", "RUNNING"):
         assert of_all(asked, {"n": [good, bad]}, [JobState(first, "accel-1-n", shown)])[0].state is State.REJECTED
     lost = of_all(asked, {"n": [good]}, [JobState(first, "accel-1-n", "NODE_FAIL")])[0]
-    assert (lost.state, lost.told) == (State.NO_RESULT, f"job {last} ended without a record")
+    assert (lost.state, lost.sentence) == (State.NO_RESULT, f"job {last} ended without a record")
 
 
 def test_held_takes_back_a_rejection_by_a_job_that_was_asked_the_same_and_no_other() -> None:

@@ -165,14 +165,14 @@ def test_links_are_judged_over_all_that_ran_since_they_were_read() -> None:
     assert found.noted("during") == "stream.triad, matmul.bf16, peer_copy.one_way"
     newest = ledger.last(GPU.uuid)
     assert newest
-    assert (newest.during, newest.moved) == ("peer_copy.one_way", {"nvlink_crc": 9000})
+    assert (newest.during, newest.increases) == ("peer_copy.one_way", {"nvlink_crc": 9000})
     assert ledger.measured("counters.pcie_replays", GPU).value == 0
 
 
 def test_links_that_were_not_read_since_are_stale_and_read_once_more() -> None:
     ledger = readings(("the start", 0), ("peer_copy.one_way", 0), ("soak.rate", None))
     assert ledger.links_stale
-    assert ledger.last(GPU.uuid).moved == {}  # type: ignore[union-attr]
+    assert ledger.last(GPU.uuid).increases == {}  # type: ignore[union-attr]
     ledger = readings(("the start", 0), ("peer_copy.one_way", 0), ("soak.rate", None), ("", 4))
     assert not ledger.links_stale
     found = ledger.measured("counters.nvlink_crc", GPU)
@@ -284,7 +284,7 @@ def test_the_driver_states_every_counter_of_a_hopper(stated: Callable[[NvmlGpu],
     new, amd = {"nvlink_effective", "nvlink_symbol"}, {"bad_pages", "ecc_deferred"}
     amd |= {"xgmi_down", "xgmi_errors", "xgmi_uncorrectable"}
     assert set(found.numbers) == set(ERROR_COUNTERS) - new - amd
-    assert {trouble.kind for trouble in found.lacking.values()} == {"not_applicable"}, "NVLink 5's, and AMD's"
+    assert {trouble.kind for trouble in found.troubles.values()} == {"not_applicable"}, "NVLink 5's, and AMD's"
     forbidden = reading(0.0, stated(h100(nvmlDeviceGetTotalEccErrors=status(pynvml.NVML_ERROR_NO_PERMISSION))))
     said = "ecc_uncorrectable_volatile: this user may not read it: run as root"
-    assert forbidden.lacking["ecc_uncorrectable"] == Trouble("need", said)
+    assert forbidden.troubles["ecc_uncorrectable"] == Trouble("need", said)

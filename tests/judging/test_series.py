@@ -75,7 +75,7 @@ def test_a_series_whose_runs_hold_is_accepted_and_says_its_time() -> None:
 
 
 def test_a_series_names_what_any_of_its_runs_loaded() -> None:
-    found = closed([run(1, beside=("LD_PRELOAD",)), run(2, beside=("conftest.py", "LD_PRELOAD"))], told())
+    found = closed([run(1, loaded_names=("LD_PRELOAD",)), run(2, loaded_names=("conftest.py", "LD_PRELOAD"))], told())
     assert found.line.startswith("ACCEPTED 2/2 devices (with LD_PRELOAD, conftest.py); 2 runs")
 
 

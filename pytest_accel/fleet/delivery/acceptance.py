@@ -29,7 +29,7 @@ class Delivery:
     differences: Sequence[Difference]
     """Boards that are twice, or not as the packing list has them; nodes that are unlike the others and rejected."""
     unlike: Sequence[Unlike]
-    """In what the nodes differ from each other."""
+    """The differences between the nodes."""
     absent: Sequence[str]
     """Nodes that are on the packing list, or that a fleet's run was asked to examine, and that have no record."""
 
@@ -41,24 +41,24 @@ class Delivery:
     @property
     def simulated(self) -> int:
         """The number of its nodes that were simulated."""
-        return sum(each.simulated for each in self.nodes)
+        return sum(node.simulated for node in self.nodes)
 
     @cached_property
     def of_nodes(self) -> Mapping[str, int]:
         """The number of nodes by result."""
-        return _results((each.outcome for each in self.nodes), len(self.absent))
+        return _results((node.outcome for node in self.nodes), len(self.absent))
 
     @cached_property
     def of_devices(self) -> Mapping[str, int]:
         """The number of devices by result."""
-        return _results((each.result for each in self.boards), len(boards.unseen(self.boards, self.packing_list)))
+        return _results((board.result for board in self.boards), len(boards.unseen(self.boards, self.packing_list)))
 
     @cached_property
     def terms(self) -> Mapping[str, Mapping[str, int]]:
         """The values of each of the `TERMS`, the commonest first, with the number of nodes that have it."""
-        values = {term: Counter(each.judged_on.get(term, "not stated") for each in self.nodes) for term in TERMS}
+        values = {term: Counter(node.judged_on.get(term, "not stated") for node in self.nodes) for term in TERMS}
         return {
-            term: {} if list(found) == ["not stated"] else dict(found.most_common()) for term, found in values.items()
+            term: {} if list(count) == ["not stated"] else dict(count.most_common()) for term, count in values.items()
         }
 
     @property
@@ -77,7 +77,7 @@ class Delivery:
 
         A rehearsal, in which every node is simulated, ends as the delivery that it rehearses.
         """
-        if self.of_nodes[REJECTED] or any(each.rejects for each in self.differences):
+        if self.of_nodes[REJECTED] or any(difference.rejects for difference in self.differences):
             return Result.REJECTED
         unalike = self.partly_simulated or self.differences or self.unalike
         unclear = self.of_nodes[OPEN] or self.of_nodes[MISSING] or unalike or self.records.refused
@@ -85,30 +85,30 @@ class Delivery:
 
 
 def delivery(name: str, records: Records, packing_list: PackingList | None, expected: Sequence[str] = ()) -> Delivery:
-    """Return what the records of a delivery show.
+    """Return a delivery with its result, from its records.
 
     `expected` are nodes that have to have a record, whether the packing list names them or not.
     """
     unlike = alike.unlike(records.nodes)
-    records = replace(records, nodes=[alike.against(each, unlike) for each in records.nodes])
-    hosts = [each.host for each in records.nodes]
-    seen = boards.boards_of(records.nodes, packing_list)
-    differences, absent = boards.twice(seen), []
+    records = replace(records, nodes=[alike.against(node, unlike) for node in records.nodes])
+    hosts = [node.host for node in records.nodes]
+    all_boards = boards.boards_of(records.nodes, packing_list)
+    differences, absent = boards.twice(all_boards), []
     if packing_list:
-        differences += boards.against(packing_list, records.nodes, seen)
+        differences += boards.against(packing_list, records.nodes, all_boards)
         absent = _absent([rows[0].node for rows in packing_list.by_node.values()], hosts)
-    differences += [Difference(each.words, rejects=True) for each in unlike if each.rejects]
+    differences += [Difference(difference.words, rejects=True) for difference in unlike if difference.rejects]
     absent += _absent(expected, [*hosts, *absent])
-    return Delivery(name, records, packing_list, seen, differences, unlike, absent)
+    return Delivery(name, records, packing_list, all_boards, differences, unlike, absent)
 
 
 def _absent(expected: Iterable[str], hosts: Iterable[str]) -> list[str]:
-    """Return those of the expected nodes that none of the hosts is."""
+    """Return the expected nodes that none of the hosts is."""
     names = NodeNames(expected)
-    here = {names.find(each) for each in hosts}
-    return [each for each in dict.fromkeys(expected) if names.find(each) not in here]
+    present = {names.find(host) for host in hosts}
+    return [name for name in dict.fromkeys(expected) if names.find(name) not in present]
 
 
-def _results(found: Iterable[str], missing: int) -> dict[str, int]:
-    counts = Counter({MISSING: missing}) + Counter(found)
+def _results(results: Iterable[str], missing: int) -> dict[str, int]:
+    counts = Counter({MISSING: missing}) + Counter(results)
     return {result: counts[result] for result in (ACCEPTED, REJECTED, OPEN, MISSING)}

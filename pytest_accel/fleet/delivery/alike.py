@@ -1,7 +1,6 @@
-"""In what the nodes of a delivery differ: their kinds, their facts, and their figures by the one comparison. Pure.
+"""The differences between the nodes of a delivery: kinds, facts, and figures by the one comparison. Pure.
 
-Nodes of one kind are compared with each other: the same devices, as many of them, on one platform. A fact that is
-unlike the others rejects only where the buyer's file demands it. The figures of the devices, and the medians of a
+The figures of the devices, and the medians of a
 node's devices, are held against their median over all nodes, by the rules of the reference "fleet".
 """
 
@@ -74,14 +73,14 @@ def facts_of(run: Run, demanded: Sequence[str]) -> dict[str, dict[str, str]]:
     boards = " and ".join(f"{number} x {product}" for product, number in sorted(products.items()))
     of_host = [(fact.metric, fact.value) for fact in run.measurements if fact.subject == NODE]
     of_node = {KIND: f"{boards} on {platform}", **run.software, **dict(of_host)}
-    stated: list[tuple[str, str, object]] = []
+    rows: list[tuple[str, str, object]] = []
     for metric in dict.fromkeys((*FACTS, *demanded)):
-        stated += [(metric, NODE, of_node.get(metric))]
+        rows += [(metric, NODE, of_node.get(metric))]
         for device in run.devices if metric in FACT_METRICS else ():
             maker = device.facts.get("pci_subsystem", "") if metric in FIRMWARE else ""
-            stated.append((f"{metric} {maker}".strip(), device.uuid, read(metric, device)[1]))
-    known = grouped((row for row in stated if row[2] is not None), lambda row: row[0])
-    return {key: {subject: str(value) for _, subject, value in some} for key, some in known.items()}
+            rows.append((f"{metric} {maker}".strip(), device.uuid, read(metric, device)[1]))
+    groups = grouped((row for row in rows if row[2] is not None), lambda row: row[0])
+    return {key: {subject: str(value) for _, subject, value in group} for key, group in groups.items()}
 
 
 def common(nodes: Sequence[NodeRecord]) -> list[str]:
@@ -92,26 +91,27 @@ def common(nodes: Sequence[NodeRecord]) -> list[str]:
 
 
 def unlike(nodes: Sequence[NodeRecord]) -> list[Unlike]:
-    """Return in what the nodes of a delivery differ: the kinds of nodes, then facts and figures of each kind."""
-    findings = [*_in_fact(KIND, nodes)]
-    for alike in grouped(nodes, lambda node: node.facts[KIND][NODE]).values():
-        for key in dict.fromkeys(key for node in alike for key in node.facts):
-            findings += _in_fact(key, [node for node in alike if key in node.facts])
-        findings += _in_figures(alike)
-    return findings
+    """Return the differences between the nodes of a delivery: kinds of nodes, then facts and figures of each kind."""
+    differences = [*_in_fact(KIND, nodes)]
+    # Nodes of one kind are compared with each other: the same devices, as many of them, on one platform.
+    for group in grouped(nodes, lambda node: node.facts[KIND][NODE]).values():
+        for key in dict.fromkeys(key for node in group for key in node.facts):
+            differences += _in_fact(key, [node for node in group if key in node.facts])
+        differences += _in_figures(group)
+    return differences
 
 
-def against(node: NodeRecord, findings: Iterable[Unlike]) -> NodeRecord:
+def against(node: NodeRecord, differences: Iterable[Unlike]) -> NodeRecord:
     """Return a node with what rejects it because it is unlike the others."""
-    own = [finding for finding in findings if finding.rejects and node.name in finding.nodes]
+    rejecting = [diff for diff in differences if diff.rejects and node.name in diff.nodes]
     rejections = [*node.rejections]
-    for finding in own:
-        code = of_metric(finding.metric)
-        for device in map(node.by_uuid.get, finding.subjects):
-            where = (device.uuid, place_of(device), device.serial or "") if device else (NODE, NODE, "")
-            rejections.append(Rejection(*where, finding.metric, f"{code.code} {code.name}", finding.words, code.do))
-    line = f"{node.line}; REJECTED here: {'; '.join(finding.words for finding in own)}"
-    return replace(node, result=Result.REJECTED, line=line, rejections=rejections) if own else node
+    for diff in rejecting:
+        code = of_metric(diff.metric)
+        for device in map(node.by_uuid.get, diff.subjects):
+            position = (device.uuid, place_of(device), device.serial or "") if device else (NODE, NODE, "")
+            rejections.append(Rejection(*position, diff.metric, f"{code.code} {code.name}", diff.words, code.do))
+    line = f"{node.line}; REJECTED here: {'; '.join(diff.words for diff in rejecting)}"
+    return replace(node, result=Result.REJECTED, line=line, rejections=rejections) if rejecting else node
 
 
 def _name(key: str) -> str:
@@ -122,48 +122,52 @@ def _name(key: str) -> str:
 def _in_fact(key: str, nodes: Sequence[NodeRecord]) -> Iterator[Unlike]:
     """Yield the nodes whose value of a fact is not that of most; those with the same one together."""
     metric, name = key.partition(" ")[0], _name(key)
+    # A fact that is unlike the others rejects only where the buyer's file demands it.
     rejects = any(metric in node.demanded for node in nodes)
     text_of = {node.name: " and ".join(sorted({*node.facts[key].values()})) for node in nodes}
-    (usual, most), *others = Counter(text_of.values()).most_common()
-    if others and (2 * most <= len(nodes) or len(nodes) < 3):
+    (mode, count), *others = Counter(text_of.values()).most_common()
+    if others and (2 * count <= len(nodes) or len(nodes) < 3):
         of_value = grouped(text_of, text_of.__getitem__)
-        told = [f"{text} on {of[0] if len(of) == 1 else counted(len(of), 'node')}" for text, of in of_value.items()]
-        words = f"no common {name}: {listed(told, MOST_NAMED)}"
-        yield Unlike(metric, (), (), listed(told, len(told)), "", most, words, rejects)
+        texts = [
+            f"{text} on {group[0] if len(group) == 1 else counted(len(group), 'node')}"
+            for text, group in of_value.items()
+        ]
+        words = f"no common {name}: {listed(texts, MOST_NAMED)}"
+        yield Unlike(metric, (), (), listed(texts, len(texts)), "", count, words, rejects)
         return
 
-    def apart(node: NodeRecord) -> tuple[str, ...]:
+    def different(node: NodeRecord) -> tuple[str, ...]:
         """Return the devices with another value, if other devices of the node have the usual one."""
-        other = tuple(uuid for uuid, value in node.facts[key].items() if value != usual)
-        return other if len(other) < len(node.facts[key]) else ()
+        members = tuple(uuid for uuid, value in node.facts[key].items() if value != mode)
+        return members if len(members) < len(node.facts[key]) else ()
 
-    odd = (node for node in nodes if text_of[node.name] != usual)
-    for (text, uuids), of in grouped(odd, lambda node: (text_of[node.name], apart(node))).items():
-        names = [node.name for node in of]
-        value = " and ".join(sorted({of[0].facts[key][uuid] for uuid in uuids})) or text
-        where = listed(names, MOST_NAMED) + "".join(f" {of[0].by_uuid[uuid].name}" for uuid in uuids)
-        own, other = _apart(value, usual)
-        words = f"unlike the other {most}: {where} {name} {own} ({other})"
-        if key == KIND and len(of) == 1:
-            words = f"{where} is the only node of its kind, and compared with no other: {value}"
-        yield Unlike(metric, names, uuids or (NODE,), value, usual, most, words, rejects)
+    odd = (node for node in nodes if text_of[node.name] != mode)
+    for (text, uuids), group in grouped(odd, lambda node: (text_of[node.name], different(node))).items():
+        names = [node.name for node in group]
+        value = " and ".join(sorted({group[0].facts[key][uuid] for uuid in uuids})) or text
+        subject = listed(names, MOST_NAMED) + "".join(f" {group[0].by_uuid[uuid].name}" for uuid in uuids)
+        odd_part, mode_part = _differing(value, mode)
+        words = f"unlike the other {count}: {subject} {name} {odd_part} ({mode_part})"
+        if key == KIND and len(group) == 1:
+            words = f"{subject} is the only node of its kind, and compared with no other: {value}"
+        yield Unlike(metric, names, uuids or (NODE,), value, mode, count, words, rejects)
 
 
-def _apart(value: str, usual: str) -> Sequence[str]:
-    """Return of two lists what only one of them has: of thirteen versions of firmware those that differ."""
-    own, other = (re.split("[;,] ", text) for text in (value, usual))
-    left = [part for part in own if part not in other], [part for part in other if part not in own]
-    return [", ".join(some) for some in left] if all(left) else (value, usual)
+def _differing(value: str, mode: str) -> Sequence[str]:
+    """Return the parts that only one of two lists has: of thirteen versions of firmware those that differ."""
+    parts, mode_parts = (re.split("[;,] ", text) for text in (value, mode))
+    differing = [part for part in parts if part not in mode_parts], [part for part in mode_parts if part not in parts]
+    return [", ".join(items) for items in differing] if all(differing) else (value, mode)
 
 
 def _in_figures(nodes: Sequence[NodeRecord]) -> Iterator[Unlike]:
     """Yield the nodes of a kind, and the devices, that are behind their like, the metrics of a family together."""
     keys = dict.fromkeys(key for node in nodes for key in node.figures)
     pairs = [pair for key in keys for pair in _in_figure(key, [node for node in nodes if key in node.figures])]
-    for (family, *_), of in grouped(pairs, lambda pair: (pair[0], pair[1].nodes, pair[1].subjects)).items():
-        worst = sorted((finding for _, finding in of), key=lambda finding: -float(finding.value))
-        words = f"{worst[0].words} in {family} ({listed([finding.metric for finding in worst])})"
-        yield worst[0]._replace(words=words, rejects=any(finding.rejects for finding in worst))
+    for (family, *_), group in grouped(pairs, lambda pair: (pair[0], pair[1].nodes, pair[1].subjects)).items():
+        worst = sorted((diff for _, diff in group), key=lambda diff: -float(diff.value))
+        words = f"{worst[0].words} in {family} ({listed([diff.metric for diff in worst])})"
+        yield worst[0]._replace(words=words, rejects=any(diff.rejects for diff in worst))
 
 
 def _in_figure(key: str, nodes: Sequence[NodeRecord]) -> Iterator[tuple[str, Unlike]]:
@@ -173,38 +177,36 @@ def _in_figure(key: str, nodes: Sequence[NodeRecord]) -> Iterator[tuple[str, Unl
     """
     of_nodes = {(node.name, NODE): median(node.figures[key].values()) for node in nodes}
     of_devices = {(node.name, uuid): value for node in nodes for uuid, value in node.figures[key].items()}
-    behind = (
-        {**_beside_place(key, of_devices, nodes), **_distances(key, of_nodes)} if len(nodes) >= ENOUGH_ALIKE else {}
+    distances = (
+        {**_by_position(key, of_devices, nodes), **_distances(key, of_nodes)} if len(nodes) >= ENOUGH_ALIKE else {}
     )
-    for node in nodes if behind else ():
-        losses = {uuid: far for uuid in (NODE, *node.figures[key]) if (far := behind.get((node.name, uuid)))}
+    for node in nodes if distances else ():
+        losses = {uuid: loss for uuid in (NODE, *node.figures[key]) if (loss := distances.get((node.name, uuid)))}
         if NODE not in losses and 2 * len(losses) > len(node.figures[key]):
-            losses = {NODE: sorted(losses.values(), key=lambda far: far.lost)[(len(losses) - 1) // 2], **losses}
-        whole, metric = losses.get(NODE), parts_of(key)[0]
-        known = {rejection.uuid for rejection in node.rejections if rejection.metric == metric}
-        for uuid, far in losses.items():
-            worse = whole is None or 1 - (1 - far.lost) / (1 - whole.lost) > far.allowed
-            if uuid not in known and (uuid == NODE or worse):
-                place = "" if uuid == NODE else f" {Names.of(node.devices)[uuid]}"
-                middle, count, rejects = far.reference.middle, far.reference.count, far.status is Status.FAIL
-                like = "nodes" if uuid == NODE and (node.name, NODE) in behind else "devices"
-                words = f"{node.name}{place} {far.lost:.1%} behind the median of {count} {like}"
-                yield far.family, Unlike(metric, (node.name,), (uuid,), far.lost, middle, count, words, rejects)
+            losses = {NODE: sorted(losses.values(), key=lambda loss: loss.lost)[(len(losses) - 1) // 2], **losses}
+        node_loss, metric = losses.get(NODE), parts_of(key)[0]
+        rejected = {rejection.uuid for rejection in node.rejections if rejection.metric == metric}
+        for uuid, loss in losses.items():
+            worse = node_loss is None or 1 - (1 - loss.lost) / (1 - node_loss.lost) > loss.allowed
+            if uuid not in rejected and (uuid == NODE or worse):
+                device_name = "" if uuid == NODE else f" {Names.of(node.devices)[uuid]}"
+                middle, count, rejects = loss.reference.middle, loss.reference.count, loss.status is Status.FAIL
+                kind = "nodes" if uuid == NODE and (node.name, NODE) in distances else "devices"
+                words = f"{node.name}{device_name} {loss.lost:.1%} behind the median of {count} {kind}"
+                yield loss.family, Unlike(metric, (node.name,), (uuid,), loss.lost, middle, count, words, rejects)
 
 
-def _beside_place(
+def _by_position(
     key: str, of_devices: Mapping[tuple[str, str], float], nodes: Sequence[NodeRecord]
 ) -> dict[tuple[str, str], Distance]:
-    """Return the distances of devices that count, also beside those of other nodes in the same place.
-
-    A place may have a slower path: then all nodes are alike.
-    """
+    """Return the distances of devices that count, also beside those of other nodes in the same position."""
     index_of = {device.uuid: device.index for node in nodes for device in node.devices}
-    places = grouped(of_devices, lambda device: index_of.get(device[1]))
-    usual = {index: median(of_devices[device] for device in devices) or 1.0 for index, devices in places.items()}
-    shares = {device: value / usual[index_of.get(device[1])] for device, value in of_devices.items()}
-    beside = _distances(key, shares)
-    return {device: far for device, far in _distances(key, of_devices).items() if device in beside}
+    positions = grouped(of_devices, lambda device: index_of.get(device[1]))
+    # A position may have a slower path, and then all nodes are alike in it.
+    medians = {index: median(of_devices[device] for device in devices) or 1.0 for index, devices in positions.items()}
+    shares = {device: value / medians[index_of.get(device[1])] for device, value in of_devices.items()}
+    counting = _distances(key, shares)
+    return {device: loss for device, loss in _distances(key, of_devices).items() if device in counting}
 
 
 def _distances(key: str, values: Mapping[Key, float]) -> dict[Key, Distance]:
@@ -213,5 +215,5 @@ def _distances(key: str, values: Mapping[Key, float]) -> dict[Key, Distance]:
     middle, freedom = median(values.values()), max(1.0, EFFICIENCY * (len(values) - 1))
     spread = deviation([*values.values()], middle) / middle
     reference = Reference("fleet", middle, len(values), spread, freedom=freedom)
-    far = {place: distance(value, unit, family_of(metric, unit), reference) for place, value in values.items()}
-    return {place: loss for place, loss in far.items() if loss and loss.status is not Status.PASS}
+    losses = {subject: distance(value, unit, family_of(metric, unit), reference) for subject, value in values.items()}
+    return {subject: loss for subject, loss in losses.items() if loss and loss.status is not Status.PASS}

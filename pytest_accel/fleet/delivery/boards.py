@@ -73,77 +73,78 @@ class Board(NamedTuple):
         result = self.node.outcome
         if result == ACCEPTED and self.wrong:
             return REJECTED if self.rejects else OPEN
-        faulty = any(each.uuid == self.uuid for each in self.node.rejections)
+        faulty = any(rejection.uuid == self.uuid for rejection in self.node.rejections)
         return OPEN if result == REJECTED and not faulty else result
 
 
 def boards_of(nodes: Iterable[NodeRecord], packing_list: PackingList | None) -> list[Board]:
     """Return the boards of the nodes; how they stand to the list is what `standing` tells in the runs of the nodes."""
-    seen = [Board(node, device) for node in nodes for device in node.devices]
+    boards = [Board(node, device) for node in nodes for device in node.devices]
     if packing_list is None:
-        return seen
-    return [each._replace(stands=standing(packing_list, each.device, each.node.host)) for each in seen]
+        return boards
+    return [board._replace(stands=standing(packing_list, board.device, board.node.host)) for board in boards]
 
 
 def unseen(boards: Iterable[Board], packing_list: PackingList | None) -> list[Listed]:
     """Return the rows of the list whose boards were seen in no node."""
-    found = {same(each.stands.row.serial) for each in boards if each.stands.row}
-    return [each for each in packing_list.rows if same(each.serial) not in found] if packing_list else []
+    serials = {same(board.stands.row.serial) for board in boards if board.stands.row}
+    return [row for row in packing_list.rows if same(row.serial) not in serials] if packing_list else []
 
 
 def twice(boards: Sequence[Board]) -> list[Difference]:
     """Return the serial numbers that several boards have, and the UUIDs where their serial numbers do not say it."""
-    unlike = grouped(boards, lambda each: (same(each.uuid), same(each.serial) or id(each)))
-    by_uuid = _shared("UUID", [some[0] for some in unlike.values()], lambda each: each.uuid)
-    return [*_shared("serial number", boards, lambda each: each.serial), *by_uuid]
+    by_board = grouped(boards, lambda board: (same(board.uuid), same(board.serial) or id(board)))
+    by_uuid = _shared("UUID", [group[0] for group in by_board.values()], lambda board: board.uuid)
+    return [*_shared("serial number", boards, lambda board: board.serial), *by_uuid]
 
 
-def _shared(what: str, boards: Iterable[Board], number: Callable[[Board], str]) -> Iterator[Difference]:
+def _shared(noun: str, boards: Iterable[Board], key: Callable[[Board], str]) -> Iterator[Difference]:
     """Yield the numbers that several boards have, those in the same nodes together."""
-    by_number = sorted(grouped((each for each in boards if number(each)), lambda each: same(number(each))).items())
-    nodes = {each: tuple(dict.fromkeys(one.node.name for one in some)) for each, some in by_number if len(some) > 1}
-    for places, numbers in grouped(nodes, lambda each: nodes[each]).items():
-        where = f"Twice in {places[0]}" if len(places) == 1 else f"At once in {listed(places, MOST_NAMED)}"
-        yield Difference(f"{where}: {counted(len(numbers), what)}: {listed(numbers, MOST_NAMED)}")
+    rows = sorted(grouped((board for board in boards if key(board)), lambda board: same(key(board))).items())
+    nodes = {value: tuple(dict.fromkeys(board.node.name for board in group)) for value, group in rows if len(group) > 1}
+    for names, numbers in grouped(nodes, nodes.__getitem__).items():
+        heading = f"Twice in {names[0]}" if len(names) == 1 else f"At once in {listed(names, MOST_NAMED)}"
+        yield Difference(f"{heading}: {counted(len(numbers), noun)}: {listed(numbers, MOST_NAMED)}")
 
 
 def against(packing_list: PackingList, nodes: Iterable[NodeRecord], boards: Sequence[Board]) -> Iterator[Difference]:
     """Yield how the boards differ from the list: pairs that were swapped, others by node, and what was not seen."""
-    wrong = [each for each in boards if each.wrong]
+    odd_boards = [board for board in boards if board.wrong]
     find = packing_list.nodes.find
     moved = grouped(
-        (each for each in wrong if each.elsewhere), lambda each: (find(each.elsewhere), find(each.node.host))
+        (board for board in odd_boards if board.elsewhere), lambda board: (find(board.elsewhere), find(board.node.host))
     )
-    left = []
+    remaining = []
     while moved:
-        own, here = next(iter(moved))
-        some, others = moved.pop((own, here)), moved.pop((here, own), [])
-        for pair in zip(some, others, strict=False):
+        expected, actual = next(iter(moved))
+        group, counterparts = moved.pop((expected, actual)), moved.pop((actual, expected), [])
+        # Boards that are listed for the node of each other were swapped.
+        for pair in zip(group, counterparts, strict=False):
             yield Difference(f"Swapped: {'; '.join(map(_elsewhere, pair))}", rejects=True)
-        left += [*some[len(others) :], *others[len(some) :]]
-    left += [each for each in wrong if not each.elsewhere]
-    for alike in grouped(left, lambda each: (each.node.name, each.stands.state, each.elsewhere)).values():
-        yield Difference(_alike(alike), alike[0].rejects)
-    for name, meant in grouped(nodes, lambda each: find(each.host)).items():
-        if name and len(meant) > 1:
-            yield Difference(f"{name} on the packing list may be any of: {', '.join(each.name for each in meant)}")
-    for node, rows in grouped(unseen(boards, packing_list), lambda each: each.node).items():
-        where = f"Listed for {node}, and seen in no node" if node else "Listed, and seen in no node"
-        yield Difference(_several(where, [each.serial for each in rows]))
+        remaining += [*group[len(counterparts) :], *counterparts[len(group) :]]
+    remaining += [board for board in odd_boards if not board.elsewhere]
+    for group in grouped(remaining, lambda board: (board.node.name, board.stands.state, board.elsewhere)).values():
+        yield Difference(_sentence(group), group[0].rejects)
+    for name, matches in grouped(nodes, lambda node: find(node.host)).items():
+        if name and len(matches) > 1:
+            yield Difference(f"{name} on the packing list may be any of: {', '.join(match.name for match in matches)}")
+    for node, rows in grouped(unseen(boards, packing_list), lambda row: row.node).items():
+        heading = f"Listed for {node}, and seen in no node" if node else "Listed, and seen in no node"
+        yield Difference(_several(heading, [row.serial for row in rows]))
 
 
 def _elsewhere(board: Board) -> str:
     return f"{board.name} is in {board.node.name}, {board.place}, and listed for {board.elsewhere}"
 
 
-def _alike(boards: Sequence[Board]) -> str:
+def _sentence(boards: Sequence[Board]) -> str:
     """Return a sentence on boards of one node in one state, with the words of the first one."""
-    first, names = boards[0], [each.name for each in boards]
+    first, names = boards[0], [board.name for board in boards]
     if first.elsewhere:
         return _several(f"In {first.node.name}, but listed for {first.elsewhere}", names)
-    told = _several(f"In {first.node.name}, {first.stands.state.value}", names)
-    return f"{told}. {first.place}: {first.stands.words}"
+    text = _several(f"In {first.node.name}, {first.stands.state.value}", names)
+    return f"{text}. {first.place}: {first.stands.words}"
 
 
-def _several(where: str, boards: Sequence[str]) -> str:
-    return f"{where}: {counted(len(boards), 'board')}: {listed(boards, MOST_NAMED)}"
+def _several(heading: str, boards: Sequence[str]) -> str:
+    return f"{heading}: {counted(len(boards), 'board')}: {listed(boards, MOST_NAMED)}"

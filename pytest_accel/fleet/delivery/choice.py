@@ -19,40 +19,41 @@ from pytest_accel.run.record import FILE
 OLDER = "by an older record in this folder"
 
 
-def choose(found: Records, now: datetime) -> None:
+def choose(records: Records, now: datetime) -> None:
     """Leave only the records that count, and enter what there is to say of the others."""
-    mistimed = {each.path: why for each, why in choose_one(found.nodes, now).mistimed}
-    found.refused += [f"{path}: does not count: {why}" for path, why in sorted(mistimed.items())]
-    dated = [each for each in found.nodes if each.path not in mistimed]
-    hosts = {each.host for each in dated}
+    mistimed = {record.path: reason for record, reason in choose_one(records.nodes, now).mistimed}
+    records.refused += [f"{path}: does not count: {reason}" for path, reason in sorted(mistimed.items())]
+    dated = [record for record in records.nodes if record.path not in mistimed]
+    hosts = {record.host for record in dated}
     name_of = nodes_of(hosts, names_among(hosts))
-    found.nodes = []
-    for name, several in sorted(grouped(dated, lambda each: name_of.get(each.host, each.host)).items()):
-        kept = [each for machine in _machines(several) for each in _of_machine(machine, now)]
-        found.older += len(several) - len(kept)
-        if any(each.rejects for each in several) and not any(each.rejects for each in kept):
-            kept = [replace(each, rejected_before=each.rejected_before or [OLDER]) for each in kept]
-        if len(kept) > 1:
-            found.shared.append(name)
-            places = [each.folder if each.path.name == FILE else each.path for each in kept]
-            kept = [replace(each, name=f"{name} ({at})") for each, at in zip(kept, places, strict=True)]
-        found.nodes += kept
+    records.nodes = []
+    for name, group in sorted(grouped(dated, lambda record: name_of.get(record.host, record.host)).items()):
+        counting = [record for machine in _machines(group) for record in _of_machine(machine, now)]
+        records.older += len(group) - len(counting)
+        if any(record.rejects for record in group) and not any(record.rejects for record in counting):
+            counting = [replace(record, rejected_before=record.rejected_before or [OLDER]) for record in counting]
+        if len(counting) > 1:
+            records.shared.append(name)
+            paths = [record.folder if record.path.name == FILE else record.path for record in counting]
+            counting = [replace(record, name=f"{name} ({path})") for record, path in zip(counting, paths, strict=True)]
+        records.nodes += counting
 
 
 def _of_machine(records: Sequence[NodeRecord], now: datetime) -> list[NodeRecord]:
     """Return the records of one machine that count.
 
-    The first one counts by the rule, among those that their run counts and those of no run. Older ones that hold a
-    device that no newer one holds count besides: a board that was exchanged and rejected stays rejected.
+    The first one counts by the rule, among those that their run counts and those of no run.
     """
-    first = choose_one([each for each in records if each.counted], now).counts
-    kept = [first] if first else []
-    for one in sorted(records, key=_order, reverse=True):
-        known = [device for each in kept for device in each.devices]
-        is_known = all(any(_is_one(device, other) for other in known) for device in one.devices)
-        if one is not first and not (kept and is_known):
-            kept.append(one)
-    return kept
+    first = choose_one([record for record in records if record.counted], now).counts
+    counting = [first] if first else []
+    for record in sorted(records, key=_order, reverse=True):
+        devices = [device for earlier in counting for device in earlier.devices]
+        is_known = all(any(_is_one(device, other) for other in devices) for device in record.devices)
+        # An older record with a device that no newer one has counts besides: a board that was exchanged and rejected
+        # stays rejected.
+        if record is not first and not (counting and is_known):
+            counting.append(record)
+    return counting
 
 
 def _machines(records: Sequence[NodeRecord]) -> list[list[NodeRecord]]:
@@ -61,24 +62,25 @@ def _machines(records: Sequence[NodeRecord]) -> list[list[NodeRecord]]:
     A record without a device is of the only machine, or else of one of its own.
     """
     of_device: dict[str, list[NodeRecord]] = {}
-    for one in records:
-        machine = [one]
-        for before in {id(each): each for device in one.devices if (each := of_device.get(device.uuid))}.values():
-            machine += before
-        of_device |= {device.uuid: machine for each in machine for device in each.devices}
-    machines = list({id(each): each for each in of_device.values()}.values())
-    bare = [each for each in records if not each.devices]
+    for record in records:
+        machine = [record]
+        known = [of_device[device.uuid] for device in record.devices if device.uuid in of_device]
+        for group in {id(group): group for group in known}.values():
+            machine += group
+        of_device |= {device.uuid: machine for record in machine for device in record.devices}
+    machines = list({id(record): record for record in of_device.values()}.values())
+    orphans = [record for record in records if not record.devices]
     if len(machines) > 1:
-        return [*machines, *([each] for each in bare)]
-    return [[each for machine in machines for each in machine] + bare]
+        return [*machines, *([record] for record in orphans)]
+    return [[record for machine in machines for record in machine] + orphans]
 
 
-def _is_one(one: Device, other: Device) -> bool:
+def _is_one(device: Device, other: Device) -> bool:
     """Return True if two devices are the same board."""
-    serials = {each.serial.strip().upper() for each in (one, other) if each.serial}
-    return one.uuid == other.uuid and len(serials) < 2
+    serials = {board.serial.strip().upper() for board in (device, other) if board.serial}
+    return device.uuid == other.uuid and len(serials) < 2
 
 
 def _order(record: NodeRecord) -> tuple[float, bool, str]:
-    """Return what orders the records of one host: the time, and of two of one time the one that rejects."""
+    """Return the sort key of the records of one host: the time, and of two of one time the one that rejects last."""
     return record.began.timestamp() if record.began else 0.0, record.rejects, str(record.path)

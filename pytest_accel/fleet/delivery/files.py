@@ -38,12 +38,13 @@ def find(folder: Path) -> DeliveryFiles:
     runs: list[Path] = []
     unreadable: list[str] = []
     for path, names in paths.folders(folder, unreadable, links=True):
-        here = [path / name for name in names if name.endswith(".json") and name not in NO_RECORDS]
-        records += here
+        json_files = [path / name for name in names if name.endswith(".json") and name not in NO_RECORDS]
+        records += json_files
         runs += [path] if run_folder.FILE in names else []
-        left = [name for name in names if name.lower().startswith(LEFT_BY_A_RUN)]
-        if left and not here and series.FILE not in names:  # the runs of a series lie in folders of their own
-            unreadable.append(f"{path}: has {left[0]}, as a run leaves it, and no {record.FILE}")
+        leftovers = [name for name in names if name.lower().startswith(LEFT_BY_A_RUN)]
+        # The runs of a series lie in folders of their own.
+        if leftovers and not json_files and series.FILE not in names:
+            unreadable.append(f"{path}: has {leftovers[0]}, as a run leaves it, and no {record.FILE}")
         links = [path / name for name in names if (path / name).is_symlink() and not os.access(path / name, os.F_OK)]
         unreadable += [f"{link}: is a link that leads nowhere" for link in links if link.suffix != ".json"]
     if not records and not unreadable:

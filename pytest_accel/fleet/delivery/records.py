@@ -1,7 +1,6 @@
 """Reads the records of a delivery one by one, and keeps of each what concerns the delivery.
 
-Every record is read whole, and believed only if its parts follow from each other. It holds some hundred samples for
-each figure: the records of a thousand nodes do not fit into memory.
+Every record is read whole, and believed only if its parts follow from each other.
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ class NodeRecord(Summary):
     files: Mapping[str, str] = field(default_factory=dict)
     """The SHA-256 of each threshold file that judged it."""
     objection: str = ""
-    """Why the result of its run does not count here, in words; empty if it does."""
+    """The reason why the result of its run does not count here; empty if it does."""
     signed_by: str = ""
     """The name of its signer; empty where no signature was verified."""
     counted: bool = True
@@ -123,11 +122,11 @@ Examine = Callable[[NodeRecord, Run, RecordFiles], NodeRecord]
 
 def read(paths: Sequence[Path], examine: Examine) -> Records:
     """Read and examine records, in several processes if they are many."""
-    found = Records()
-    for one, why in in_processes(partial(_read, examine), paths):
-        found.nodes += [one] if one else []
-        found.refused += [why] if why else []
-    return found
+    records = Records()
+    for node, reason in in_processes(partial(_read, examine), paths):
+        records.nodes += [node] if node else []
+        records.refused += [reason] if reason else []
+    return records
 
 
 def _read(examine: Examine, path: Path) -> tuple[NodeRecord | None, str]:
@@ -140,6 +139,8 @@ def _read(examine: Examine, path: Path) -> tuple[NodeRecord | None, str]:
             run = record.parse(raw, files)
             if run.judged_from:
                 return None, f"{path}: {AGAIN.format(record=run.judged_from.get('record', 'not named'))}"
+            # The record itself is dropped: it holds some hundred samples for each figure, and those of a thousand nodes
+            # do not fit into memory.
             return examine(_node(run), run, files), ""
     except BadFile as bad:
         return None, str(bad)
@@ -148,52 +149,53 @@ def _read(examine: Examine, path: Path) -> tuple[NodeRecord | None, str]:
 
 
 def _node(run: Run) -> NodeRecord:
-    """Return what is kept of a record. Raises what access to a missing part of it raises."""
-    around, own = run.circumstances or Circumstances(), summaries.summary(run)
-    told = folder_summary.of_series(own, run)
-    ended = run.finished and told is own
-    line = close(run.verdicts, around).line if ended else told.line or "the run did not end"
-    listed = ("unread", *VERSIONS)  # what a packing list is compared with
-    bare = [replace(each, facts={name: each.facts.get(name) or {} for name in listed}) for each in run.devices]
-    devices = sorted(bare, key=lambda device: device.index)
+    """Return the part of a record that concerns the delivery. Raises what access to a missing part of it raises."""
+    circumstances, summary = run.circumstances or Circumstances(), summaries.summary(run)
+    reported = folder_summary.of_series(summary, run)
+    is_complete = run.finished and reported is summary
+    line = close(run.verdicts, circumstances).line if is_complete else reported.line or "the run did not end"
+    names = ("unread", *VERSIONS)  # what a packing list is compared with
+    stripped = [replace(device, facts={name: device.facts.get(name) or {} for name in names}) for device in run.devices]
+    devices = sorted(stripped, key=lambda device: device.index)
     return NodeRecord(
-        **{**vars(told), "line": line, "devices": devices},
+        **{**vars(reported), "line": line, "devices": devices},
         name=run.host,
         sha256=run.sha256,
-        judged_on={name: str(found) for name, read in TERMS.items() if (found := read(run))},
+        judged_on={name: str(value) for name, read in TERMS.items() if (value := read(run))},
         rejections=list(_rejections(run)),
         files=run.sku.get("files", {}),
         objection=f"the record is not believed: {run.objections[0]}" if run.objections else "",
-        waived=list(dict.fromkeys(each.metric for each in run.verdicts if each.waiver)),
-        overridden=around.overridden,
-        rejected_before=around.rejected_before,
+        waived=list(dict.fromkeys(verdict.metric for verdict in run.verdicts if verdict.waiver)),
+        overridden=circumstances.overridden,
+        rejected_before=circumstances.rejected_before,
     )
 
 
-def judged_again(one: NodeRecord, again: Run, words: str) -> NodeRecord:
+def judged_again(node: NodeRecord, rejudged: Run, words: str) -> NodeRecord:
     """Return a record with what its measurements are by the buyer's limits.
 
     `words` say which files judged it otherwise, and how it closes by the buyer's; empty if it closes as it states. They
     may reject it, and accept nothing.
     """
-    found = replace(one, rejections=list(_rejections(again)))
-    judged = replace(found, result=again.result, line=words)
-    return judged if words and judged.rejects else replace(found, objection=words)
+    judged = replace(node, rejections=list(_rejections(rejudged)))
+    rejected = replace(judged, result=rejudged.result, line=words)
+    return rejected if words and rejected.rejects else replace(judged, objection=words)
 
 
 def _rejections(run: Run) -> Iterator[Rejection]:
     """Yield the verdicts that reject, worst first; the rejections of one board are together."""
-    failed = worst_first([each for each in run.verdicts if each.rejects])
-    known = record.findings_of(run) if failed else {}
-    devices = {each.uuid: each for each in run.devices}
-    for uuid, of_board in grouped(failed, lambda each: each.culprit).items():
+    rejecting = worst_first([verdict for verdict in run.verdicts if verdict.rejects])
+    findings = record.findings_of(run) if rejecting else {}
+    devices = {device.uuid: device for device in run.devices}
+    for uuid, of_board in grouped(rejecting, lambda verdict: verdict.culprit).items():
         device = devices.get(uuid)
-        place, serial = (place_of(device), device.serial or "") if device else (NODE, "")
-        for verdict, *_ in grouped(of_board, lambda each: (each.metric, each.subject)).values():
+        position, serial = (place_of(device), device.serial or "") if device else (NODE, "")
+        for verdict, *_ in grouped(of_board, lambda verdict: (verdict.metric, verdict.subject)).values():
             code = of_metric(verdict.metric)
-            told = known.get(verdict.key) or Finding(code, code.severity, code.do)  # a wrong product has few findings
-            title = f"{told.code} {told.fault.name}"
-            yield Rejection(uuid, place, serial, verdict.metric, title, sentence_of(verdict), told.do)
+            # A wrong product has few findings.
+            finding = findings.get(verdict.key) or Finding(code, code.severity, code.do)
+            title = f"{finding.code} {finding.fault.name}"
+            yield Rejection(uuid, position, serial, verdict.metric, title, sentence_of(verdict), finding.do)
 
 
 def place_of(device: Device) -> str:

@@ -1,7 +1,4 @@
-"""Plans of the nodes to drain after a run, and to resume. They are pure; `cli/fleet_drain.py` applies them.
-
-Only nodes that a run rejected are drained, and no node is touched whose reason is another's.
-"""
+"""Plans of the nodes to drain after a run, and to resume. They are pure; `cli/fleet_drain.py` applies them."""
 
 from __future__ import annotations
 
@@ -64,12 +61,12 @@ class Step:
     """The node in Slurm by which this was planned."""
     command: tuple[str, ...]
     did: str
-    """What was done once the command has run: "drained" or "resumed"."""
+    """The change once the command has run: "drained" or "resumed"."""
 
 
 @dataclass
 class DrainPlan:
-    """What is to be done, and what is left alone and why."""
+    """The steps to take, and the nodes that are left alone, with the reasons."""
 
     steps: list[Step] = field(default_factory=list)
     left: list[tuple[str, str]] = field(default_factory=list)
@@ -77,18 +74,18 @@ class DrainPlan:
     doubtful: list[str] = field(default_factory=list)
     """A sentence for each metric whose limit is doubtful."""
     refused: str = ""
-    """Why nothing may be done at all; empty if it may."""
+    """The reason why nothing may be done at all; empty if something may."""
 
 
 def failures(run: Run | None) -> list[Failure]:
-    """Return what rejects a node, by its record, worst first; nothing where that cannot be read or believed."""
+    """Return the failures that reject a node by its record, worst first; none where that cannot be read or believed."""
     if run is None or run.objections:
         return []
-    names = {each.uuid: each.name for each in run.devices}
-    rejecting = dict.fromkeys((each.metric, each.subject) for each in run.verdicts if each.rejects)
-    codes = {(each["metric"], each["subject"]): each["code"] for each in reversed(run.findings)}
-    found = [(each["metric"], each["subject"]) for each in run.findings]
-    ordered = dict.fromkeys([*(key for key in found if key in rejecting), *rejecting])
+    names = {device.uuid: device.name for device in run.devices}
+    rejecting = dict.fromkeys((verdict.metric, verdict.subject) for verdict in run.verdicts if verdict.rejects)
+    codes = {(finding["metric"], finding["subject"]): finding["code"] for finding in reversed(run.findings)}
+    keys = [(finding["metric"], finding["subject"]) for finding in run.findings]
+    ordered = dict.fromkeys([*(key for key in keys if key in rejecting), *rejecting])
     return [
         Failure(_word(codes.get((metric, subject), "")), _word(names.get(subject, subject)), _word(metric))
         for metric, subject in ordered
@@ -100,19 +97,19 @@ def _word(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._@+-]", "_", name)[:60]
 
 
-def reason_of(found: Sequence[Failure], *, simulated: bool = False) -> str:
+def reason_of(failures: Sequence[Failure], *, simulated: bool = False) -> str:
     """Return the reason for a node: tag, then code, device and metrics, worst first.
 
     It has at most REASON_CHARACTERS characters. The metrics that do not fit are counted, and none is cut.
     """
-    groups = grouped(found, lambda each: (each.code, each.device))
+    groups = grouped(failures, lambda failure: (failure.code, failure.device))
     parts: list[str] = []
     for (code, device), (first, *others) in groups.items():
-        before = DELIMITER if parts else " "
-        parts.append(before + " ".join(filter(None, (code, device, first.metric))))
-        parts += [f" {each.metric}" for each in others]
-    text, whole = SIMULATED if simulated else TAG, sum(map(len, parts))
-    if len(text) + whole <= REASON_CHARACTERS:
+        separator = DELIMITER if parts else " "
+        parts.append(separator + " ".join(filter(None, (code, device, first.metric))))
+        parts += [f" {failure.metric}" for failure in others]
+    text, length = SIMULATED if simulated else TAG, sum(map(len, parts))
+    if len(text) + length <= REASON_CHARACTERS:
         return text + "".join(parts)
     room = REASON_CHARACTERS - len(MORE.format(len(parts)))
     while len(text) + len(parts[0]) <= room:
@@ -120,160 +117,162 @@ def reason_of(found: Sequence[Failure], *, simulated: bool = False) -> str:
     return text + MORE.format(len(parts))
 
 
-def too_old(run: Run | None, started: str, at: datetime, most: float) -> str:
-    """Return why a rejection drains no node for its time, and what to do; empty if it is at most `most` seconds old.
+def too_old(run: Run | None, started: str, now: datetime, max_age: float) -> str:
+    """Return the reason why a rejection is too old to drain a node; empty if it is at most `max_age` seconds old.
 
     A run counts from its end, by the content of its record, or from its start if that is not known. How old one is that
-    began after `at` is not known, for the clock of its node was wrong.
+    began after `now` is not known, for the clock of its node was wrong.
     """
-    began = moment(started)
-    if began and began > at + AHEAD:
+    start = moment(started)
+    if start and start > now + AHEAD:
         return f"its run began in the future, {started}: set the clock of the node and measure it again"
-    ended = moment(run.info.get("ended", "")) if run else None
-    rejected = ended if ended and ended <= at + AHEAD else began
-    if rejected is None:
+    end = moment(run.info.get("ended", "")) if run else None
+    time = end if end and end <= now + AHEAD else start
+    if time is None:
         return "when it was rejected is not known: measure it again"
-    seconds = (at - rejected).total_seconds()
-    return f"rejected {age(seconds)} ago: measure it again, or allow it by --max-age" if seconds > most else ""
+    seconds = (now - time).total_seconds()
+    return f"rejected {age(seconds)} ago: measure it again, or allow it by --max-age" if seconds > max_age else ""
 
 
 def plan_of(
     nodes: Sequence[NodeResult],
-    found: Mapping[str, Sequence[Failure]],
-    now: Iterable[NodeState],
+    failures: Mapping[str, Sequence[Failure]],
+    slurm_nodes: Iterable[NodeState],
     most: float = MOST,
-    old: Mapping[str, str] = MappingProxyType({}),
+    outdated: Mapping[str, str] = MappingProxyType({}),
 ) -> DrainPlan:
-    """Return which nodes are to be drained.
+    """Return the plan of the nodes to drain.
 
-    `found` are the failures of the rejected nodes, `now` are the nodes in Slurm. `old` says of a rejection that drains
-    no node for its time why it does not.
+    `failures` are those of the rejected nodes, `slurm_nodes` the nodes in Slurm. `outdated` says of a rejection that
+    drains no node for its time why it does not.
     """
-    plan, states = DrainPlan(), {each.name: each for each in now}
-    judged = [each for each in nodes if each.state in (*HOLDS, State.REJECTED, State.NOT_JUDGED)]
-    doubtful = _doubtful(found, len(judged))
+    plan, states = DrainPlan(), {state.name: state for state in slurm_nodes}
+    total = sum(node.state in (*HOLDS, State.REJECTED, State.NOT_JUDGED) for node in nodes)
+    doubtful = _doubtful(failures, total)
     plan.doubtful = [
-        f"{metric} fails on {count} of {len(judged)} judged nodes: its limit is in doubt, so no node is drained for it"
+        f"{metric} fails on {count} of {total} judged nodes: its limit is in doubt, so no node is drained for it"
         for metric, count in doubtful.items()
     ]
-    rehearsal = all(each.result.simulated for each in nodes if each.result)
-    reasons = [states[each.node].reason for each in nodes if each.node in states]
-    ours = sum(each.startswith(TAG) and not each.startswith(HEALTH) for each in reasons)  # given by `fleet drain`
-    for each in nodes:
-        if each.state is not State.REJECTED or each.result is None:
+    rehearsal = all(node.result.simulated for node in nodes if node.result)
+    reasons = [states[node.node].reason for node in nodes if node.node in states]
+    # Given by `fleet drain`, and not by the script of a health check.
+    drained = sum(reason.startswith(TAG) and not reason.startswith(HEALTH) for reason in reasons)
+    for node in nodes:
+        if node.state is not State.REJECTED or node.result is None:
             continue
-        if not each.expected:
-            plan.left.append((each.node, "it is not among the expected nodes"))
-            continue
-        grounds = [one for one in found.get(each.node, ()) if one.metric not in doubtful]
-        state = states.get(each.node)
-        if state is None:
-            plan.left.append((each.node, "Slurm does not know it"))
-            continue
-        rehearsed = each.result.simulated
-        if why := _left_alone(state, grounds, found.get(each.node, ()), alien=rehearsed and not rehearsal):
-            plan.left.append((each.node, why))
-            continue
-        if each.node in old:
-            plan.left.append((each.node, old[each.node]))
+        state, rehearsed = states.get(node.node), node.result.simulated
+        grounds = [failure for failure in failures.get(node.node, ()) if failure.metric not in doubtful]
+        if not node.expected:
+            obstacle = "it is not among the expected nodes"
+        elif state is None:
+            obstacle = "Slurm does not know it"
+        else:
+            alien = rehearsed and not rehearsal
+            obstacle = _left_alone(state, grounds, failures.get(node.node, ()), alien=alien) or outdated.get(
+                node.node, ""
+            )
+        if obstacle or state is None:
+            plan.left.append((node.node, obstacle))
             continue
         reason = reason_of(grounds, simulated=rehearsed)
-        plan.steps.append(Step(each.node, reason, state, tuple(drain_command(each.node, reason)), "drained"))
-    _limit(plan, found, ours, sum(each.expected for each in nodes), most)
+        plan.steps.append(Step(node.node, reason, state, tuple(drain_command(node.node, reason)), "drained"))
+    _limit(plan, failures, drained, sum(node.expected for node in nodes), most)
     return plan
 
 
-def _left_alone(state: NodeState, grounds: Sequence[Failure], every: Sequence[Failure], *, alien: bool) -> str:
-    """Return why a rejected node is not drained; empty if it is. `alien` is a simulated node among real ones."""
+def _left_alone(state: NodeState, grounds: Sequence[Failure], failures: Sequence[Failure], *, alien: bool) -> str:
+    """Return the reason why a rejected node is not drained, or "". `alien` is a simulated node among real ones."""
     if alien:
         return "its run was simulated, and those of other nodes were not"
     if state.reason.startswith(TAG):
         return f"drained already: {state.reason}"
+    # No node is touched whose reason is another's.
     if state.reason:
         return f"{state.state} with a reason of somebody else: {state.reason}"
-    if _out_of_service(state):
+    if _outage(state):
         return f"{state.state} without a reason"
-    if every and not grounds:
+    if failures and not grounds:
         return "rejected only by limits that are in doubt"
-    if not every:
+    if not failures:
         return "its record names no failure"
     return ""
 
 
-def _out_of_service(state: NodeState) -> str:
-    """Return how a node was taken out of service, by the beginning of its state; empty if it was not."""
-    return next((each for each in DRAINED if state.state.startswith(each)), "")
+def _outage(state: NodeState) -> str:
+    """Return the beginning of the state of a node that was taken out of service; empty if it was not."""
+    return next((prefix for prefix in DRAINED if state.state.startswith(prefix)), "")
 
 
-def changed(seen: NodeState, now: NodeState | None) -> str:
-    """Return what has changed since a step was planned so that it is not taken; empty if nothing has.
+def changed(before: NodeState, after: NodeState | None) -> str:
+    """Return the change since a step was planned for which it is not taken; empty if there is none.
 
     A job that begins or ends on the node is no such change.
     """
-    if now is None:
+    if after is None:
         return "Slurm does not know it any more"
-    if (now.reason, now.since) != (seen.reason, seen.since) or _out_of_service(now) != _out_of_service(seen):
-        return f"changed meanwhile: {now.state}{': ' if now.reason else ''}{now.reason}"
+    if (after.reason, after.since) != (before.reason, before.since) or _outage(after) != _outage(before):
+        return f"changed meanwhile: {after.state}{': ' if after.reason else ''}{after.reason}"
     return ""
 
 
-def _doubtful(found: Mapping[str, Sequence[Failure]], judged: int) -> dict[str, int]:
+def _doubtful(failures: Mapping[str, Sequence[Failure]], total: int) -> dict[str, int]:
     """Return the metrics that fail on too many of the judged nodes, with the number of these."""
-    nodes = Counter(metric for failed in found.values() for metric in {each.metric for each in failed})
+    nodes = Counter(metric for group in failures.values() for metric in {failure.metric for failure in group})
     return {
-        metric: count for metric, count in nodes.most_common() if count >= DOUBTFUL_NODES and count > DOUBTFUL * judged
+        metric: count for metric, count in nodes.most_common() if count >= DOUBTFUL_NODES and count > DOUBTFUL * total
     }
 
 
-def _limit(plan: DrainPlan, found: Mapping[str, Sequence[Failure]], ours: int, expected: int, most: float) -> None:
-    """Refuse the steps of a plan that would drain too many nodes, `ours` of which were drained before.
+def _limit(plan: DrainPlan, failures: Mapping[str, Sequence[Failure]], drained: int, total: int, most: float) -> None:
+    """Refuse the steps of a plan that would drain too many nodes, `drained` of which were drained before.
 
     All of them if they alone are too many; else those that there is no room for, the fewest broken limits first.
     """
-    allowed = max(1, int(most * expected + 1e-9))
-    room, wanted = max(0, allowed - ours), len(plan.steps)
-    would = f"{counted(wanted, 'node')} would be drained"
-    may = f"at most {allowed} of {expected} nodes may be (--most={most:g})"
-    of_which = f"of which {ours} {'is' if ours == 1 else 'are'} drained by us already"
-    if wanted > allowed:
-        plan.refused = f"{would}, and {may}; {_allowing(ours + wanted, expected)}"
-    elif wanted and not room:
-        way_on = f"repair and resume some; {_allowing(ours + wanted, expected)}"
-        plan.refused = f"{would}, and {may}, {of_which}: {way_on}"
-    elif wanted > room:
-        worst = sorted(plan.steps, key=lambda step: -len(found[step.node]))[:room]
-        plan.left += [(step.node, f"{may}, {of_which}") for step in plan.steps if step not in worst]
+    # 0.29 * 100 is 28.999999999999996 in floating point, and 29 nodes are meant.
+    maximum = max(1, int(most * total + 1e-9))
+    room, count = max(0, maximum - drained), len(plan.steps)
+    plan_text = f"{counted(count, 'node')} would be drained"
+    limit_text = f"at most {maximum} of {total} nodes may be (--most={most:g})"
+    drained_text = f"of which {drained} {'is' if drained == 1 else 'are'} drained by us already"
+    if count > maximum:
+        plan.refused = f"{plan_text}, and {limit_text}; {_allowing(drained + count, total)}"
+    elif count and not room:
+        advice = f"repair and resume some; {_allowing(drained + count, total)}"
+        plan.refused = f"{plan_text}, and {limit_text}, {drained_text}: {advice}"
+    elif count > room:
+        worst = sorted(plan.steps, key=lambda step: -len(failures[step.node]))[:room]
+        plan.left += [(step.node, f"{limit_text}, {drained_text}") for step in plan.steps if step not in worst]
         plan.steps = worst
 
 
 def _allowing(drained: int, expected: int) -> str:
-    """Return which value of --most allows so many drained nodes."""
+    """Return the value of --most that allows so many drained nodes."""
     return f"--most={-(-10_000 * drained // expected) / 10_000:g} allows it"
 
 
 def plan_of_check(
-    line: str, node: str, now: Sequence[NodeState], *, at: datetime, most: float, within: float
+    line: str, node: str, slurm_nodes: Sequence[NodeState], *, now: datetime, most: float, seconds: float
 ) -> DrainPlan:
-    """Return whether a node is to be drained for the line of its health check; `now` are all nodes of Slurm.
+    """Return the plan to drain a node for the line of its health check; `slurm_nodes` are all nodes of Slurm.
 
     Checks may drain the share `most` of all nodes within so many seconds: one wrong option or limit would drain the
     fleet else.
     """
     plan, reason = DrainPlan(), f"{TAG} {line}"[:REASON_CHARACTERS]
-    state = next((each for each in now if each.name == node), None)
-    after = at - timedelta(seconds=within)  # a reason whose time is not known counts
-    lately = [each for each in now if each.reason.startswith(HEALTH) and (each.since or at) >= after]
-    allowed = max(1, int(most * len(now) + 1e-9))
+    state = next((state for state in slurm_nodes if state.name == node), None)
+    start = now - timedelta(seconds=seconds)  # a reason whose time is not known counts
+    recent = [state for state in slurm_nodes if state.reason.startswith(HEALTH) and (state.since or now) >= start]
+    maximum = max(1, int(most * len(slurm_nodes) + 1e-9))
     if not reason.startswith(HEALTH):
         plan.left.append((node, f"its check found nothing broken: {line}"))
     elif state is None:
         plan.left.append((node, "Slurm does not know it"))
-    elif state.reason or _out_of_service(state):
+    elif state.reason or _outage(state):
         plan.left.append((node, f"{state.state}{': ' if state.reason else ''}{state.reason}"))
-    elif len(lately) >= allowed:
+    elif len(recent) >= maximum:
         plan.refused = (
-            f"health checks drained {len(lately)} of {len(now)} nodes within {age(within)}, "
-            f"and at most {allowed} may be (--most={most:g}); {_allowing(len(lately) + 1, len(now))}"
+            f"health checks drained {len(recent)} of {len(slurm_nodes)} nodes within {age(seconds)}, "
+            f"and at most {maximum} may be (--most={most:g}); {_allowing(len(recent) + 1, len(slurm_nodes))}"
         )
     else:
         plan.steps.append(Step(node, reason, state, tuple(drain_command(node, reason)), "drained"))
@@ -284,7 +283,7 @@ REST = re.compile(r"; and \d+ more$")
 
 
 def is_cut(reason: str) -> bool:
-    """Return whether a reason of ours leaves out some of the metrics, or all, as that of a health check does."""
+    """Return True for a reason of ours that leaves out some metrics, or all, as that of a health check does."""
     return reason.startswith(HEALTH) or bool(REST.search(reason))
 
 
@@ -294,64 +293,64 @@ def metrics_of(reason: str) -> set[str]:
         return set()
     reason = REST.sub("", reason)
     parts = [part.split() for part in re.sub(r"^\[accel\]( simulated)?", "", reason).split(DELIMITER)]
-    bare = [words[1:] if words and re.fullmatch(r"[A-Z]\d{3}", words[0]) else words for words in parts]
-    return {metric for words in bare for metric in words[1:]}
+    uncoded = [words[1:] if words and re.fullmatch(r"[A-Z]\d{3}", words[0]) else words for words in parts]
+    return {metric for words in uncoded for metric in words[1:]}
 
 
 def held(run: Run | None) -> set[str]:
     """Return the metrics of a record whose limits hold on every device."""
-    judged = [each for each in run.verdicts if each.limit] if run else []
-    failed = {each.metric for each in judged if not each.status.holds}
-    return {_word(each.metric) for each in judged if each.metric not in failed}
+    verdicts = [verdict for verdict in run.verdicts if verdict.limit] if run else []
+    failing = {verdict.metric for verdict in verdicts if not verdict.status.holds}
+    return {_word(verdict.metric) for verdict in verdicts if verdict.metric not in failing}
 
 
 def measured(run: Run | None) -> set[str]:
     """Return the metrics that the record of an accepted node has a value of, or a failure that a waiver accepts."""
     return {
-        _word(each.metric)
-        for each in (run.verdicts if run else ())
-        if each.status.holds
-        or (each.status is Status.FAIL and each.waiver)
-        or (each.status is Status.NOT_APPLICABLE and each.value is not None)
+        _word(verdict.metric)
+        for verdict in (run.verdicts if run else ())
+        if verdict.status.holds
+        or (verdict.status is Status.FAIL and verdict.waiver)
+        or (verdict.status is Status.NOT_APPLICABLE and verdict.value is not None)
     }
 
 
 def resume_plan(
-    nodes: Sequence[NodeResult], now: Iterable[NodeState], holds: Mapping[str, Collection[str]], at: datetime
+    nodes: Sequence[NodeResult], slurm_nodes: Iterable[NodeState], holds: Mapping[str, Collection[str]], now: datetime
 ) -> DrainPlan:
-    """Return which nodes are to be resumed: those that we drained and whose newest run began later and holds.
+    """Return the plan of the nodes to resume: those that we drained and whose newest run began later and holds.
 
-    A run that began after the time `at` is one of a wrong clock, which does not tell what it came after.
+    A run that began after the time `now` is one of a wrong clock, which does not tell what it came after.
     It has to have measured what the node was drained for: `holds` are the metrics whose limits hold, by node; those
     that were measured where the node was accepted.
     """
-    plan, results = DrainPlan(), {each.node: each for each in nodes}
-    for state in now:
-        each = results.get(state.name)
-        if not state.reason.startswith(TAG) or each is None:
+    plan, results = DrainPlan(), {node.node: node for node in nodes}
+    for state in slurm_nodes:
+        node = results.get(state.name)
+        if not state.reason.startswith(TAG) or node is None:
             continue
-        if why := _not_resumed(state, each, holds.get(state.name, ()), at):
-            plan.left.append((state.name, f"{why}; drained: {state.reason}"))
+        if obstacle := _not_resumed(state, node, holds.get(state.name, ()), now):
+            plan.left.append((state.name, f"{obstacle}; drained: {state.reason}"))
         else:
             plan.steps.append(Step(state.name, state.reason, state, tuple(resume_command(state.name)), "resumed"))
     return plan
 
 
-def _not_resumed(state: NodeState, each: NodeResult, holds: Collection[str], at: datetime) -> str:
-    """Return why a node that we drained is not resumed; empty if it is."""
-    if each.state not in HOLDS or each.result is None:
-        return each.state.value
-    if each.result.simulated and not state.reason.startswith(SIMULATED):
+def _not_resumed(state: NodeState, node: NodeResult, holds: Collection[str], now: datetime) -> str:
+    """Return the reason why a node that we drained is not resumed; empty if it is."""
+    if node.state not in HOLDS or node.result is None:
+        return node.state.value
+    if node.result.simulated and not state.reason.startswith(SIMULATED):
         return "the later run was simulated"
     if not state.state.startswith("drain"):
         return f"its state is {state.state}"
-    began = each.began or each.result.began
-    if began is None or state.since is None or began <= state.since:
+    start = node.began or node.result.began
+    if start is None or state.since is None or start <= state.since:
         return "not accepted since it was drained"
-    if began > at:
-        return f"the later run began in the future, {each.result.started}: set the clock of the node"
+    if start > now:
+        return f"the later run began in the future, {node.result.started}: set the clock of the node"
     if missing := sorted(metrics_of(state.reason) - set(holds)):
         return f"the later run did not measure metrics of the reason: {', '.join(missing)}"
-    if each.state is State.HELD and is_cut(state.reason):
+    if node.state is State.HELD and is_cut(state.reason):
         return "the later run was no acceptance, and the reason does not have room for every metric"
     return ""

@@ -32,10 +32,11 @@ def append(folder: Path, entries: Iterable[Mapping[str, str]]) -> None:
     """Append a line for each entry, as one write under a lock. Raises BadFile."""
     text = io.StringIO()
     rows = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
-    always = {"at": datetime.now(timezone.utc).isoformat(timespec="seconds"), "by": _user()}
-    rows.writerows({name: printable(value) for name, value in {**always, **each}.items()} for each in entries)
+    common = {"at": datetime.now(timezone.utc).isoformat(timespec="seconds"), "by": _user()}
+    rows.writerows({name: printable(value) for name, value in {**common, **entry}.items()} for entry in entries)
     path = folder / FILE
     try:
+        # Appended to and never rewritten, since people enter lines of their own.
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o664)
         with open(handle, "a", encoding="utf-8") as file:
             fcntl.flock(handle, fcntl.LOCK_EX)

@@ -29,78 +29,79 @@ Fold = Callable[[Sequence[str]], str]
 
 def rows(nodes: Sequence[NodeResult], fold: Fold) -> list[tuple[State, str, str]]:
     """Return state, nodes and reason of each line: the worst state first, nodes with the same reason together."""
-    groups = grouped(nodes, lambda each: (each.state, each.alike if each.job else shown(each), each.cause))
+    groups = grouped(nodes, lambda node: (node.state, node.alike if node.job else shown_reason(node), node.cause))
     per_state: dict[State, list[tuple[str, list[str]]]] = {state: [] for state in State}
-    for (state, kind, _), alike in groups.items():
-        output = alike[0].output  # what all end with but for names and numbers
+    for (state, kind, _), group in groups.items():
+        output = group[0].output  # what all end with but for names and numbers
         shared = f"{kind}; their output ends: {output}" if output else kind
-        why = shown(alike[0]) if len(alike) == 1 else shared
-        per_state[state].append((why, [each.node for each in alike]))
-    room = _room({state: len(found) for state, found in per_state.items()})
-    found = []
+        reason = shown_reason(group[0]) if len(group) == 1 else shared
+        per_state[state].append((reason, [node.node for node in group]))
+    room = _room({state: len(reasons) for state, reasons in per_state.items()})
+    lines = []
     for state, reasons in per_state.items():
-        for why, names in reasons[: room[state]]:
-            found.append((state, fold(names), why))
-        rest = [name for _, names in reasons[room[state] :] for name in names]
-        if rest:
-            found.append((state, fold(rest), f"and {len(rest)} more, with other reasons"))
-    return found
+        for reason, names in reasons[: room[state]]:
+            lines.append((state, fold(names), reason))
+        others = [name for _, names in reasons[room[state] :] for name in names]
+        if others:
+            lines.append((state, fold(others), f"and {len(others)} more, with other reasons"))
+    return lines
 
 
-def shown(each: NodeResult) -> str:
+def shown_reason(node: NodeResult) -> str:
     """Return the reason of a node as the report shows it: nodes whose limits hold share one line.
 
     Those with a run whose time cannot be right have one of their own: it may have rejected the node.
     """
-    if each.state is State.HELD:
-        simulated = each.result is not None and each.result.simulated
+    if node.state is State.HELD:
+        simulated = node.result is not None and node.result.simulated
         held = "simulated" if simulated else "no acceptance: own tests, or a SKU that is not named or no accelerator"
-        return f"{held}; {each.note}" if each.note else held
-    return each.note if each.state is State.ACCEPTED else each.told
+        return f"{held}; {node.note}" if node.note else held
+    return node.note if node.state is State.ACCEPTED else node.sentence
 
 
-def _room(wanted: dict[State, int]) -> dict[State, int]:
-    """Return how many lines each state has, so that all fit; each of the worse ones as many as are left."""
-    left = MOST_LINES - AROUND - len(State) - sum(min(count, LEAST_OF_STATE) for count in wanted.values())
+def _room(needs: dict[State, int]) -> dict[State, int]:
+    """Return the number of lines of each state, so that all fit; the worse ones get as many as are left."""
+    remaining = MOST_LINES - AROUND - len(State) - sum(min(count, LEAST_OF_STATE) for count in needs.values())
     room = {}
-    for state, count in wanted.items():
-        more = min(max(0, count - LEAST_OF_STATE), max(0, left))
+    for state, count in needs.items():
+        more = min(max(0, count - LEAST_OF_STATE), max(0, remaining))
         room[state] = min(count, LEAST_OF_STATE) + more
-        left -= more
+        remaining -= more
     return room
 
 
 def text(fleet: FleetAsked, nodes: Sequence[NodeResult], fold: Fold) -> str:
     """Return the report as lines of text."""
     lines = [
-        printable(f"{state.value:<10}  {names}{f'  {why}' if why else ''}") for state, names, why in rows(nodes, fold)
+        printable(f"{state.value:<10}  {names}{f'  {cause}' if cause else ''}")
+        for state, names, cause in rows(nodes, fold)
     ]
     return "\n".join([*lines, *notes(fleet), in_words(nodes)]) + "\n"
 
 
 def markdown(fleet: FleetAsked, nodes: Sequence[NodeResult], fold: Fold) -> str:
     """Return the report as Markdown."""
-    begun = f"{escaped(shlex.join(fleet.arguments), 0)}, " if fleet.arguments else ""
-    cells = [[escaped(cell, 0) for cell in (state.value, names, why)] for state, names, why in rows(nodes, fold)]
-    lines = [f"# {in_words(nodes)}", "", f"{begun}begun {escaped(fleet.created)}", ""]
+    start = f"{escaped(shlex.join(fleet.arguments), 0)}, " if fleet.arguments else ""
+    cells = [[escaped(cell, 0) for cell in (state.value, names, reason)] for state, names, reason in rows(nodes, fold)]
+    lines = [f"# {in_words(nodes)}", "", f"{start}begun {escaped(fleet.created)}", ""]
     lines += table(("state", "nodes", "reason"), cells)
-    return "\n".join([*lines, *("", *(escaped(each, 0) for each in notes(fleet))) * bool(notes(fleet))]) + "\n"
+    return "\n".join([*lines, *("", *(escaped(note, 0) for note in notes(fleet))) * bool(notes(fleet))]) + "\n"
 
 
 def notes(fleet: FleetAsked) -> list[str]:
-    """Return what a reader has to know besides the states."""
+    """Return the notes that a reader needs besides the states."""
     if fleet.fabric:
         return [f"fabric: {printable(fleet.fabric)}", *notes(replace(fleet, fabric=""))]
     if fleet.listed:
-        shown = [f"note: {printable(each)}" for each in fleet.others[:MOST_OTHERS]]
-        rest = len(fleet.others) - len(shown)
-        return [*shown, *([f"note: and {rest} more hosts that are not among the expected nodes"] if rest else [])]
+        lines = [f"note: {printable(host)}" for host in fleet.others[:MOST_OTHERS]]
+        count = len(fleet.others) - len(lines)
+        return [*lines, *([f"note: and {count} more hosts that are not among the expected nodes"] if count else [])]
     return ["note: there is no fleet.json, so a node that left no record is not in this report"]
 
 
 def as_json(fleet: FleetAsked, nodes: Sequence[NodeResult]) -> str:
     """Return the report as one JSON object, with an entry for each node."""
-    found = {
+    content = {
         "format": 1,
         "id": fleet.id,
         "created": fleet.created,
@@ -110,17 +111,17 @@ def as_json(fleet: FleetAsked, nodes: Sequence[NodeResult]) -> str:
         "exit": exit_status(nodes),
         "counts": {state.value: count for state, count in counts(nodes).items()},
         "notes": notes(fleet),
-        "nodes": [_node(each) for each in nodes],
+        "nodes": [_node(node) for node in nodes],
     }
-    return json.dumps(found, indent=1) + "\n"
+    return json.dumps(content, indent=1) + "\n"
 
 
-def _node(each: NodeResult) -> dict[str, Any]:
-    result = each.result
+def _node(node: NodeResult) -> dict[str, Any]:
+    result = node.result
     return {
-        "node": each.node,
-        "state": each.state.value,
-        "reason": each.told,
+        "node": node.node,
+        "state": node.state.value,
+        "reason": node.sentence,
         "record": result.folder.name if result else None,
         "started": result.started if result else None,
         "job": (result.job or None) if result else None,

@@ -31,7 +31,7 @@ LOCK = ".submitting"
 CANCELLED = ".cancelled"
 """The file whose presence ends a process that submits."""
 FABRIC = "fabric.json"
-"""What the nodes of a fabric run found together, written by the first of them."""
+"""The common result of the nodes of a fabric run, written by the first of them."""
 JOINT = "fabric"
 """The name of a job on all nodes, in place of a node's."""
 JOBS = "jobs"
@@ -39,11 +39,11 @@ JOBS = "jobs"
 SAYS_NOTHING = ("time: ", "sha256: ", "sensitivity: ", "why: ", "next: ", "(to show a full traceback")
 """Beginnings of lines at the end of a run that do not say how it ended."""
 STATUS = "Exited with exit code"
-"""What srun says of a task that ended with another exit status than 0, behind what the task said itself."""
+"""The message of srun on a task that ended with another exit status than 0, behind the output of the task itself."""
 CAUSE = re.compile(r"\berror\b|no space left|quota exceeded|killed|cannot|denied|not found|no such file", re.IGNORECASE)
 """Words of a line of output that tells why a job ended, rather than where it was."""
 TAIL_BYTES = 8192
-"""How much of the end of a job's output is read."""
+"""Bytes that are read from the end of a job's output."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ExpectedNode:
     partition: str = ""
     gres: str = ""
     skipped: str = ""
-    """Why no job was submitted for it, such as "drained: fan broken"; empty if one is to be."""
+    """The reason why no job was submitted for it, such as "drained: fan broken"; empty if one is to be."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class Submitted:
 
 @dataclass(frozen=True)
 class FleetAsked:
-    """What a run of a fleet was asked. `arguments` are those of pytest, without --accel-output."""
+    """The request of a fleet's run. `arguments` are those of pytest, without --accel-output."""
 
     id: str
     created: str
     version: str
-    """That of this package."""
+    """The version of this package."""
     arguments: tuple[str, ...]
     minutes: int
     """The time limit of a job."""
@@ -110,7 +110,7 @@ class FleetAsked:
 
     @property
     def prefix(self) -> str:
-        """What the names of all jobs of the run begin with."""
+        """The beginning of the names of all jobs of the run."""
         return f"accel-{self.id}-"
 
 
@@ -120,7 +120,7 @@ def save(fleet: FleetAsked, folder: Path) -> None:
 
 
 def load(folder: Path) -> FleetAsked:
-    """Return what was asked in a folder. Raises BadFile if it holds no fleet.json or a damaged one."""
+    """Return the request in a folder. Raises BadFile if it holds no fleet.json or a damaged one."""
     path = folder / FILE
     try:
         fleet = structured.structure(FleetAsked, printable_data(untrusted.read_json(path)))
@@ -132,24 +132,25 @@ def load(folder: Path) -> FleetAsked:
 
 
 def fabric(folder: Path) -> Fabric:
-    """Return what the nodes of a fabric run found together, concluded again from the rounds that the file holds.
+    """Return the common result of a fabric run, concluded again from the rounds that the file holds.
 
     Raises BadFile if it is absent, damaged or unfinished, or if it closes otherwise than its rounds do.
     """
     path = folder / FABRIC
     try:
-        found = structured.structure(Fabric, printable_data(untrusted.read_json(path)))
+        stored = structured.structure(Fabric, printable_data(untrusted.read_json(path)))
     except structured.Misfit as misfit:
         raise BadFile(f"{path}: is not the {FABRIC} of a fabric run, or a damaged one: {misfit}") from None
-    if not found.conclusion.closing.line:
-        raise BadFile(f"{path}: the fabric run did not come to its end; {len(found.rounds)} rounds are in it")
+    if not stored.conclusion.closing.line:
+        raise BadFile(f"{path}: the fabric run did not come to its end; {len(stored.rounds)} rounds are in it")
     try:
-        concluded = replace(found, conclusion=conclude(found))
+        concluded = replace(stored, conclusion=conclude(stored))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise BadFile(f"{path}: holds values that no run writes ({type(error).__name__}: {error})") from None
-    said, follows = (each.conclusion.closing for each in (found, concluded))
-    if said != follows:
-        raise BadFile(f"{path}: closed as '{said.line}', and what it holds closes as '{follows.line}'")
+    # A file that closes otherwise than its rounds do is damaged, or was edited.
+    closing, expected = (network.conclusion.closing for network in (stored, concluded))
+    if closing != expected:
+        raise BadFile(f"{path}: closed as '{closing.line}', and what it holds closes as '{expected.line}'")
     return concluded
 
 
@@ -163,31 +164,31 @@ def fabric_line(folder: Path) -> str:
 
 def level_of(arguments: Collection[str]) -> str:
     """Return the level that a run with these arguments of pytest has."""
-    named = {option: value for option, _, value in (word.partition("=") for word in arguments)}
-    return named.get("--accel-level", "long" if "--accel-hours" in named else STANDARD)
+    options = {option: value for option, _, value in (word.partition("=") for word in arguments)}
+    return options.get("--accel-level", "long" if "--accel-hours" in options else STANDARD)
 
 
 def exists(folder: Path) -> bool:
-    """Return whether a folder holds the run of a fleet. Raises BadFile as `untrusted.exists`."""
+    """Return True for a folder that holds the run of a fleet. Raises BadFile as `untrusted.exists`."""
     return untrusted.exists(folder / FILE)
 
 
-def found(read: Results) -> FleetAsked:
-    """Return what was asked in the folder of results; without a fleet.json, the nodes that have a result are all of it.
+def found(folder_results: Results) -> FleetAsked:
+    """Return the request in the folder of results; without a fleet.json it is made of the nodes that have a result.
 
     So it is where other launchers than `pytest-accel fleet run` started the nodes. Raises BadFile if there is neither.
     """
-    folder = read.folder
+    folder = folder_results.folder
     if exists(folder):
         return load(folder)
-    results = read.read()
+    results = folder_results.read()
     names = names_among(results.keys())
     by_folder = {file_name(name): name for name in names}
-    unknown = {each.folder for each in read.unreadable if not each.node_of(by_folder)}
+    unknown = {run.folder for run in folder_results.unreadable if not run.node_of(by_folder)}
     if not results and not unknown:
         raise BadFile(f"{folder}: holds neither {FILE} nor the record of a node")
     expected = tuple(ExpectedNode(name) for name in sorted({*names, *unknown}))
-    first = min((each for runs in results.values() for each in runs), key=_began, default=None)
+    first = min((run for runs in results.values() for run in runs), key=_began, default=None)
     created = first.started if first else ""
     return FleetAsked("", created, "", (), 0, expected=expected, listed=False)
 
@@ -219,7 +220,7 @@ def submitting(folder: Path, *, end_others: bool = False) -> Iterator[None]:
 
 
 def is_submitting(folder: Path) -> bool:
-    """Return whether a process submits jobs for this folder now."""
+    """Return True while a process submits jobs for this folder."""
     try:
         with (folder / LOCK).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -237,7 +238,7 @@ class Unreadable:
     folder: str
     """Its name."""
     changed: datetime
-    """When it, or one of the files in it, was changed last."""
+    """The time of the last change of it, or of one of the files in it."""
     why: str
 
     def node_of(self, names: Mapping[str, str]) -> str | None:
@@ -247,18 +248,18 @@ class Unreadable:
         and the folder as the host with its domain or without.
         """
         first = re.sub(r"-\d+$", "", self.folder)
-        called = names.get(self.folder) or names.get(first)
-        alike = (nodes_of([folder], names).get(folder) for folder in (self.folder, first))
-        return called or next((names[each] for each in alike if each), None)
+        name = names.get(self.folder) or names.get(first)
+        matches = (nodes_of([folder], names).get(folder) for folder in (self.folder, first))
+        return name or next((names[match] for match in matches if match), None)
 
 
 @dataclass
 class Results:
-    """The records in the folder of a fleet's run. What has not changed since it was read is not read again."""
+    """The records in the folder of a fleet's run."""
 
     folder: Path
     unreadable: list[Unreadable] = field(default_factory=list)
-    """What could not be read at the last `read`."""
+    """The folders that could not be read at the last `read`."""
     _known: dict[Path, tuple[list[int], Summary | None]] = field(default_factory=dict)
     """The result of each folder, and when its files were changed, as they were read."""
 
@@ -266,15 +267,16 @@ class Results:
         """Return the results of each node by its name, newest first. Raises OSError for a folder it cannot read."""
         by_node: dict[str, list[Summary]] = {}
         self.unreadable = []
-        changed = {folder: [each.st_mtime_ns for each in _files(folder)] for folder in self._folders()}
-        new = [folder for folder, at in changed.items() if not at or self._known.get(folder, ([],))[0] != at]
-        found = {folder: _result(folder) for folder in new}
-        for folder, at in changed.items():
-            result = found[folder] if folder in found else self._known[folder][1]
+        changed = {folder: [stat.st_mtime_ns for stat in _files(folder)] for folder in self._folders()}
+        # What has not changed since it was read is not read again.
+        stale = [folder for folder, times in changed.items() if not times or self._known.get(folder, ([],))[0] != times]
+        results = {folder: _result(folder) for folder in stale}
+        for folder, times in changed.items():
+            result = results[folder] if folder in results else self._known[folder][1]
             if isinstance(result, str):
                 self.unreadable.append(Unreadable(printable(folder.name), _changed(folder), result))
                 continue
-            self._known[folder] = at, result
+            self._known[folder] = times, result
             if result:
                 by_node.setdefault(result.host, []).append(result)
         for runs in by_node.values():
@@ -297,19 +299,19 @@ def _began(result: Summary) -> datetime:
 
 def _changed(folder: Path) -> datetime:
     """Return when a folder or one of its files was changed last, as far as that is to be seen."""
-    found = _files(folder)
+    stats = _files(folder)
     with contextlib.suppress(OSError):
-        found.append(folder.lstat())
-    return datetime.fromtimestamp(max((each.st_mtime for each in found), default=0.0), timezone.utc)
+        stats.append(folder.lstat())
+    return datetime.fromtimestamp(max((stat.st_mtime for stat in stats), default=0.0), timezone.utc)
 
 
 def _files(folder: Path) -> list[os.stat_result]:
-    """Return what the file system says of the files that tell of a run, as far as there are any."""
-    found = []
+    """Return the status of the files of a run in the file system, as far as there are any."""
+    stats = []
     for name in folder_summary.FILES:
         with contextlib.suppress(OSError):
-            found.append((folder / name).lstat())
-    return found
+            stats.append((folder / name).lstat())
+    return stats
 
 
 def _result(folder: Path) -> Summary | str | None:
@@ -327,12 +329,12 @@ def _result(folder: Path) -> Summary | str | None:
 def last_words(folder: Path, node: str, job: str) -> str:
     """Return the last line of the output of a job that says why it ended, else the last one; empty without any."""
     names = (file_name(node), JOINT)
-    path = next((each for name in names if (each := folder / JOBS / f"{name}-{job}.out").exists()), None)
+    path = next((file for name in names if (file := folder / JOBS / f"{name}-{job}.out").exists()), None)
     try:
         end = untrusted.read_end(path, TAIL_BYTES) if path else b""
     except BadFile:
         return ""
     lines = [line.strip() for line in end.decode(errors="replace").splitlines()]
-    told = [line for line in lines if line.strip("= ") and not line.startswith(SAYS_NOTHING) and STATUS not in line]
-    causes = [line for line in told if CAUSE.search(line)]
-    return str(printable_data((causes or told)[-1], 200)) if told else ""
+    messages = [line for line in lines if line.strip("= ") and not line.startswith(SAYS_NOTHING) and STATUS not in line]
+    causes = [line for line in messages if CAUSE.search(line)]
+    return str(printable_data((causes or messages)[-1], 200)) if messages else ""

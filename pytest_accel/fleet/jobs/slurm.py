@@ -1,7 +1,6 @@
 """Slurm, by its programs: this is the only module that runs them.
 
-Options and formats are those of Slurm 21.08 and later. Lines for people are parsed (-h -o), since the shape of --json
-changes with every release. Every text from outside is made printable.
+Options and formats are those of Slurm 21.08 and later. Every text from outside is made printable.
 """
 
 from __future__ import annotations
@@ -37,21 +36,21 @@ NOT_ALLOWED = ("invalid user id", "access/permission denied", "permission denied
 class SlurmError(WrongUse):
     """An error of a program of Slurm; the message is the command, if there is one, and its output."""
 
-    def __init__(self, command: Sequence[str], said: str) -> None:
-        self.said = printable(" ".join(said.split()), 500)
-        named = command[:1] if any(_SEPARATOR in word for word in command) else command  # a format is no help
-        words = f"{printable(' '.join(named), 300)}: " if named else ""
-        super().__init__(f"{words}{self.said or 'failed without a message'}")
+    def __init__(self, command: Sequence[str], message: str) -> None:
+        self.message = printable(" ".join(message.split()), 500)
+        prefix = command[:1] if any(_SEPARATOR in word for word in command) else command  # a format is no help
+        words = f"{printable(' '.join(prefix), 300)}: " if prefix else ""
+        super().__init__(f"{words}{self.message or 'failed without a message'}")
 
     @property
     def is_limit(self) -> bool:
         """True if the queue is full, so that the same command may succeed later."""
-        return any(word in self.said.lower() for word in LIMITS)
+        return any(word in self.message.lower() for word in LIMITS)
 
     @property
     def not_allowed(self) -> bool:
         """True if this user may not do that."""
-        return any(word in self.said.lower() for word in NOT_ALLOWED)
+        return any(word in self.message.lower() for word in NOT_ALLOWED)
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class NodeState:
     partition: str = ""
     """The first partition that it is in; empty for the default one."""
     reason: str = ""
-    """Why it is drained or down; empty without a reason."""
+    """The reason why it is drained or down; empty without one."""
     since: datetime | None = None
     """The time at which the reason was set."""
 
@@ -83,7 +82,7 @@ class JobState:
     user: int = -1
     """The number of the user who submitted it; -1 if it is not known."""
     exit: str = ""
-    """How it ended, in words, such as "exit status 3"; empty while it has not, and for success."""
+    """Its end in words, such as "exit status 3"; empty while it has not, and for success."""
 
 
 WAITING = frozenset(("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"))
@@ -94,16 +93,17 @@ ACTIVE = frozenset(
 """States of jobs that have not ended."""
 
 
-def environment(given: Mapping[str, str]) -> dict[str, str]:
+def environment(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that programs of Slurm are started with: without those that change what they tell or do."""
-    return {name: text for name, text in given.items() if name in KEPT or not name.startswith(SWAYING)}
+    return {name: text for name, text in variables.items() if name in KEPT or not name.startswith(SWAYING)}
 
 
 def _run(command: Sequence[str], *, text_in: str | None = None, seconds: float = SECONDS) -> str:
     """Run a program of Slurm and return what it prints. Raises SlurmError."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
+            # A variable of the user, such as SQUEUE_FORMAT, would change what is printed.
             env=environment(os.environ),
             input=text_in,
             capture_output=True,
@@ -113,15 +113,15 @@ def _run(command: Sequence[str], *, text_in: str | None = None, seconds: float =
             check=False,
         )
     except FileNotFoundError:
-        why = f"{command[0]} is not installed here; run this on a host that can submit jobs to Slurm"
-        raise SlurmError((), why) from None
+        advice = f"{command[0]} is not installed here; run this on a host that can submit jobs to Slurm"
+        raise SlurmError((), advice) from None
     except subprocess.TimeoutExpired:
         raise SlurmError(command, f"no answer within {seconds:g} s") from None
     except OSError as error:
         raise SlurmError(command, error.strerror or str(error)) from None
-    if done.returncode:
-        raise SlurmError(command, done.stderr or done.stdout)
-    return done.stdout
+    if process.returncode:
+        raise SlurmError(command, process.stderr or process.stdout)
+    return process.stdout
 
 
 # -- nodes
@@ -133,15 +133,16 @@ _SEPARATOR = "\x1f"
 def nodes(names: Iterable[str] = (), partition: str = "") -> list[NodeState]:
     """Return the nodes of a list or partition, or all of them, in the order of sinfo. Raises SlurmError."""
     chunks = list(_chunks(list(names))) or [[]]
-    found: dict[str, NodeState] = {}
+    states: dict[str, NodeState] = {}
     for chunk in chunks:
-        named = ["-n", ",".join(chunk)] if chunk else []
+        selection = ["-n", ",".join(chunk)] if chunk else []
         of_partition = ["-p", partition] if partition else []
+        # Lines for people, and not --json, whose shape changes with every release.
         form = _SEPARATOR.join(("%N", "%T", "%G", "%P", "%H", "%E"))
-        for each in parse_nodes(_run(["sinfo", "-h", "-N", *named, *of_partition, "-o", form])):
-            if each.name not in found or not each.partition:
-                found[each.name] = each
-    return list(found.values())
+        for node in parse_nodes(_run(["sinfo", "-h", "-N", *selection, *of_partition, "-o", form])):
+            if node.name not in states or not node.partition:
+                states[node.name] = node
+    return list(states.values())
 
 
 def parse_nodes(text: str) -> Iterator[NodeState]:
@@ -206,22 +207,22 @@ SUBMIT = ("sbatch", "--parsable", "--exclusive", "--mem=0", "--no-requeue", "--e
 
 def submit(command: Sequence[str], script: str) -> str:
     """Submit a job by a command that begins with `SUBMIT`, and return its id. Raises SlurmError."""
-    said = _run(command, text_in=script, seconds=SUBMIT_SECONDS)
-    number = said.strip().split(";")[0]
+    output = _run(command, text_in=script, seconds=SUBMIT_SECONDS)
+    number = output.strip().split(";")[0]
     if not number.isdigit():
-        raise SlurmError(command, f"printed no job id but {said!r}")
+        raise SlurmError(command, f"printed no job id but {output!r}")
     return number
 
 
 def jobs(prefix: str) -> list[JobState]:
     """Return the jobs of all users whose name begins with `prefix`, also those that ended lately. Raises SlurmError."""
     form = f"{_SEPARATOR},".join(("JobID:30", "State:30", "Reason:200", "UserID:20", "exit_code:20", "Name:300"))
-    said = _run(["squeue", "-h", "-a", "-t", "all", "-O", form])
-    rows = (line.split(_SEPARATOR, 5) for line in said.split("\n"))
-    found = [tuple(printable(cell.strip(), 500) for cell in row) for row in rows if len(row) == 6]
+    output = _run(["squeue", "-h", "-a", "-t", "all", "-O", form])
+    rows = (line.split(_SEPARATOR, 5) for line in output.split("\n"))
+    entries = [tuple(printable(cell.strip(), 500) for cell in row) for row in rows if len(row) == 6]
     return [
         JobState(number, name, state.upper(), reason, int(user) if user.isdecimal() else -1, _ended(code))
-        for number, state, reason, user, code, name in found
+        for number, state, reason, user, code, name in entries
         if name.startswith(prefix)
     ]
 
@@ -261,4 +262,4 @@ def change(command: Sequence[str]) -> None:
 
 def _chunks(names: Sequence[str], size: int = CHUNK) -> Iterator[Sequence[str]]:
     """Yield the names in pieces that a command line can hold."""
-    return (names[place : place + size] for place in range(0, len(names), size))
+    return (names[start : start + size] for start in range(0, len(names), size))

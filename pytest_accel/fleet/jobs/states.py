@@ -21,7 +21,7 @@ from pytest_accel.run.record_folder import file_name
 
 
 class State(Enum):
-    """What became of a node, the worst first."""
+    """The states of a node, worst first."""
 
     REJECTED = Result.REJECTED.value.lower()
     ERROR = "error"
@@ -60,13 +60,13 @@ class NodeResult:
     output: str = ""
     """The last line of the output of that job; empty unless it left no result."""
     skipped: str = ""
-    """Why the node starts no job now; empty if it does."""
+    """The reason why the node starts no job now; empty if it does."""
     note: str = ""
     """A sentence on the night of the result, or on a run whose time cannot be right; empty if there is none."""
     expected: bool = True
     """False for a host that no list named; it is here since it was rejected."""
     began: datetime | None = None
-    """When the run of its result began, as far as its job tells; None where the result alone tells it."""
+    """The begin of the run of its result, as far as its job tells; None where the result alone tells it."""
 
     @property
     def alike(self) -> str:
@@ -79,7 +79,7 @@ class NodeResult:
         return re.sub(r"(?<=/accel-record-)\w+|\d+", "#", self.output.replace(self.node, "NODE"))
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         """The reason as one sentence."""
         reason = f"job {self.job} {self.reason}" if self.job else self.reason
         return f"{reason}; its output ends: {self.output}" if self.output else reason
@@ -102,33 +102,33 @@ def of_all(
     While a process is `submitting`, a node without a job waits for one.
     """
     now = now or datetime.now(timezone.utc)
-    submitted = grouped(fleet.jobs, lambda one: one.node)
+    submitted = grouped(fleet.jobs, lambda job: job.node)
     queued = grouped(jobs or (), lambda job: job.name)
-    asked = asked_of(fleet)
-    names = [each.name for each in fleet.expected]
+    run_terms = asked_of(fleet)
+    names = [node.name for node in fleet.expected]
     runs: dict[str, list[Summary]] = {}
     for host, name in nodes_of(results, names).items():
         runs.setdefault(name, []).extend(results[host])
     damaged = _damaged(unreadable, names)
-    found = []
-    for each in fleet.expected:
-        has_one = each.name in submitted or not fleet.joint  # a joint job has the same name for all nodes
-        of_node = sorted(queued.get(fleet.job_name(each.name), ()) if has_one else (), key=_number)
-        known_jobs = _Jobs(submitted.get(each.name, ()), of_node, now)
-        fits, unasked = _fitting(runs.get(each.name, ()), asked)
-        choice = choose(known_jobs.not_repeated(fits), now, known_jobs.began)
-        choice = known_jobs.with_own(choice, fits)
-        known = _Known(
-            each.name, each.skipped, choice.counts, known_jobs, damaged.get(each.name), jobs is not None, submitting
+    nodes = []
+    for node in fleet.expected:
+        has_one = node.name in submitted or not fleet.joint  # a joint job has the same name for all nodes
+        node_jobs = sorted(queued.get(fleet.job_name(node.name), ()) if has_one else (), key=_number)
+        known_jobs = _Jobs(submitted.get(node.name, ()), node_jobs, now)
+        fitting, unasked = _fitting(runs.get(node.name, ()), run_terms)
+        choice = choose(known_jobs.not_repeated(fitting), now, known_jobs.began)
+        choice = known_jobs.with_own(choice, fitting)
+        facts = _Facts(
+            node.name, node.skipped, choice.counts, known_jobs, damaged.get(node.name), jobs is not None, submitting
         )
-        state = replace(_state(known, last_words), skipped=each.skipped)
-        if unclear := several(each.name, results):
-            why = f"results do not count that may be those of several machines: {listed(unclear)}"
-            state = replace(state, reason=_noted(state.reason, why))
+        state = replace(_state(facts, last_words), skipped=node.skipped)
+        if unclear := several(node.name, results):
+            reason = f"results do not count that may be those of several machines: {listed(unclear)}"
+            state = replace(state, reason=_noted(state.reason, reason))
         note = _not_counting(choice.mistimed[:1])
-        began = known_jobs.began(state.result) if state.result else None
-        found.append(replace(state, reason=_with_notes(state, choice, unasked), note=note, began=began))
-    return [*found, *(each for each in _unexpected(fleet, results, now) if each.state is State.REJECTED)]
+        start = known_jobs.began(state.result) if state.result else None
+        nodes.append(replace(state, reason=_with_notes(state, choice, unasked), note=note, began=start))
+    return [*nodes, *(node for node in _unexpected(fleet, results, now) if node.state is State.REJECTED)]
 
 
 def expected_in(fleets: Sequence[FleetAsked]) -> set[str]:
@@ -136,9 +136,9 @@ def expected_in(fleets: Sequence[FleetAsked]) -> set[str]:
 
     A run without --nodes has all nodes of its partition: what it lacks was removed from Slurm, and is forgotten.
     """
-    whole = {fleet.partition: at for at, fleet in enumerate(fleets) if not fleet.named}
-    kept = (fleet for at, fleet in enumerate(fleets) if at >= whole.get(fleet.partition, 0))
-    return {node.name for fleet in kept for node in fleet.expected}
+    newest = {fleet.partition: index for index, fleet in enumerate(fleets) if not fleet.named}
+    current = (fleet for index, fleet in enumerate(fleets) if index >= newest.get(fleet.partition, 0))
+    return {node.name for fleet in current for node in fleet.expected}
 
 
 def over_nights(nights: Sequence[tuple[str, Sequence[NodeResult]]], expected: Collection[str]) -> list[NodeResult]:
@@ -148,78 +148,78 @@ def over_nights(nights: Sequence[tuple[str, Sequence[NodeResult]]], expected: Co
     not expected is there only while it is rejected.
     """
     (last, nodes), now = nights[-1], datetime.now(timezone.utc)
-    in_last = {each.node for each in nodes}
-    by_node = grouped(((name, each) for name, nodes in nights for each in nodes), lambda one: one[1].node)
-    found = []
-    for node, some in by_node.items():
-        name, state = _standing(some, now)
-        state = replace(state, expected=node in expected, skipped=some[-1][1].skipped)
+    in_last = {node.node for node in nodes}
+    by_node = grouped(((name, node) for name, nodes in nights for node in nodes), lambda pair: pair[1].node)
+    results = []
+    for node, history in by_node.items():
+        name, state = _standing(history, now)
+        state = replace(state, expected=node in expected, skipped=history[-1][1].skipped)
         if name != last:
             state = _from_night(state, name, "" if node in in_last else "; not in the last run")
-        found += [state] if state.expected or state.state is State.REJECTED else []
-    return found
+        results += [state] if state.expected or state.state is State.REJECTED else []
+    return results
 
 
-def _standing(some: Sequence[tuple[str, NodeResult]], now: datetime) -> tuple[str, NodeResult]:
+def _standing(history: Sequence[tuple[str, NodeResult]], now: datetime) -> tuple[str, NodeResult]:
     """Return the rejection of a node that stands, else its last state, with its night, given its states by night."""
-    of_run = {id(each.result): (name, each) for name, each in some if each.result}
-    runs = [each.result for _, each in some if each.result]
+    of_run = {id(state.result): (name, state) for name, state in history if state.result}
+    runs = [state.result for _, state in history if state.result]
     counts = choose(runs, now, lambda run: of_run[id(run)][1].began or run.began).counts
-    return of_run[id(counts)] if counts and counts.rejects else some[-1]
+    return of_run[id(counts)] if counts and counts.rejects else history[-1]
 
 
 def _from_night(state: NodeResult, name: str, more: str) -> NodeResult:
     """Return a state with the night that it is from, in its reason and its note."""
-    where = f"in {name}{f' of {state.result.day}' if state.result else ''}{more}"
-    note = _noted(state.note, where) if state.note else where
-    return replace(state, reason=_noted(state.reason, where), note=note)
+    origin = f"in {name}{f' of {state.result.day}' if state.result else ''}{more}"
+    note = _noted(state.note, origin) if state.note else origin
+    return replace(state, reason=_noted(state.reason, origin), note=note)
 
 
 def others(
     fleet: FleetAsked, results: Mapping[str, Sequence[Summary]], *, now: datetime | None = None
 ) -> tuple[str, ...]:
     """Return the hosts with a result that are not among the expected nodes, and their results: "n9: ACCEPTED 8/8"."""
-    found = _unexpected(fleet, results, now or datetime.now(timezone.utc))
-    return tuple(f"{each.node}: {each.told}" for each in found if each.state is not State.REJECTED)
+    nodes = _unexpected(fleet, results, now or datetime.now(timezone.utc))
+    return tuple(f"{node.node}: {node.sentence}" for node in nodes if node.state is not State.REJECTED)
 
 
 def _unexpected(fleet: FleetAsked, results: Mapping[str, Sequence[Summary]], now: datetime) -> list[NodeResult]:
     """Return the hosts with a result that are not among the expected nodes; none where there is no list of these."""
     if not fleet.listed:
         return []
-    named = nodes_of(results, [each.name for each in fleet.expected])
-    found = []
-    for host in sorted(set(results) - set(named)):
-        fits, unasked = _fitting(results[host], asked_of(fleet))
-        counts = choose(fits, now).counts
+    by_host = nodes_of(results, [node.name for node in fleet.expected])
+    nodes = []
+    for host in sorted(set(results) - set(by_host)):
+        fitting, unasked = _fitting(results[host], asked_of(fleet))
+        counts = choose(fitting, now).counts
         if counts is None:
-            each = NodeResult(host, State.NO_RESULT, _not_counting(unasked[:1]) or "no result that counts")
+            node = NodeResult(host, State.NO_RESULT, _not_counting(unasked[:1]) or "no result that counts")
         else:
-            each = _judged(host, counts)
-        found.append(replace(each, reason=_noted("not among the expected nodes", each.reason), expected=False))
-    return found
+            node = _judged(host, counts)
+        nodes.append(replace(node, reason=_noted("not among the expected nodes", node.reason), expected=False))
+    return nodes
 
 
 def _damaged(unreadable: Iterable[Unreadable], names: Iterable[str]) -> dict[str, Unreadable]:
     """Return the run of each node that was changed last of those that cannot be read."""
     by_folder = {file_name(name): name for name in names}
-    found: dict[str, Unreadable] = {}
-    for each in sorted(unreadable, key=attrgetter("changed")):
-        if name := each.node_of(by_folder):
-            found[name] = each
-    return found
+    damaged: dict[str, Unreadable] = {}
+    for entry in sorted(unreadable, key=attrgetter("changed")):
+        if name := entry.node_of(by_folder):
+            damaged[name] = entry
+    return damaged
 
 
 @dataclass(frozen=True)
 class RunTerms:
-    """What the results of a run have to agree with to count. What is None may be anything."""
+    """The terms that the results of a run have to agree with to count. A term that is None may be anything."""
 
     simulated: bool | None = None
     sku: str | None = None
     level: str | None = None
 
     def other(self, result: Summary) -> str:
-        """Return how a result differs from what was asked; empty if it does not, or does not tell."""
+        """Return the difference of a result from the terms; empty if there is none, or it does not tell."""
         sku, level = result.sku, result.terms.get("level", "")
         if self.simulated is not None and result.simulated != self.simulated:
             return "simulated" if result.simulated else "not simulated"
@@ -229,23 +229,23 @@ class RunTerms:
 
 
 def asked_of(fleet: FleetAsked) -> RunTerms:
-    """Return what the results of a run have to agree with; nothing where there is no list of what was asked."""
+    """Return the terms that the results of a run have to agree with; none where there is no list of what was asked."""
     if not fleet.listed:
         return RunTerms()
     simulated = any(word.partition("=")[0] == SIMULATE for word in fleet.arguments)
     return RunTerms(simulated, fleet.sku or None, fleet.level or level_of(fleet.arguments))
 
 
-def _fitting(runs: Sequence[Summary], asked: RunTerms) -> tuple[list[Summary], list[tuple[Summary, str]]]:
+def _fitting(runs: Sequence[Summary], terms: RunTerms) -> tuple[list[Summary], list[tuple[Summary, str]]]:
     """Return the results of a node that were measured as asked, and the others with how they differ.
 
     Where nothing tells what was asked, simulated results do not count beside real ones.
     """
-    if asked.simulated is None and not all(each.simulated for each in runs):
-        asked = replace(asked, simulated=False)
-    told = [(each, asked.other(each)) for each in runs]
-    others = [(each, f"it is {how}, which was not asked") for each, how in told if how]
-    return [each for each, how in told if not how], others
+    if terms.simulated is None and not all(run.simulated for run in runs):
+        terms = replace(terms, simulated=False)
+    compared = [(run, terms.other(run)) for run in runs]
+    others = [(run, f"it is {difference}, which was not asked") for run, difference in compared if difference]
+    return [run for run, difference in compared if not difference], others
 
 
 def _with_notes(state: NodeResult, choice: Choice[Summary], unasked: Sequence[tuple[Summary, str]]) -> str:
@@ -255,15 +255,15 @@ def _with_notes(state: NodeResult, choice: Choice[Summary], unasked: Sequence[tu
     """
     missing = state.state in MISSING and state.skipped
     reason = _noted(state.reason, f"skipped by the last 'fleet run': {state.skipped}" if missing else "")
-    counts = choice.counts.began if choice.counts else None
-    newer = [each for each in unasked if counts is None or (each[0].began or counts) > counts]
-    newer.sort(key=lambda each: each[0].began or OLDEST, reverse=True)
+    start = choice.counts.began if choice.counts else None
+    newer = [pair for pair in unasked if start is None or (pair[0].began or start) > start]
+    newer.sort(key=lambda pair: pair[0].began or OLDEST, reverse=True)
     return _noted(reason, _not_counting([*choice.mistimed, *choice.passed_over, *newer][:1]))
 
 
 def _not_counting(runs: Sequence[tuple[Summary, str]]) -> str:
-    """Return which runs do not count, and why."""
-    return "; ".join(f"{run.folder.name} does not count: {why}" for run, why in runs)
+    """Return a sentence on the runs that do not count, with the reasons."""
+    return "; ".join(f"{run.folder.name} does not count: {reason}" for run, reason in runs)
 
 
 def _noted(reason: str, note: str) -> str:
@@ -287,8 +287,8 @@ class _Jobs:
     @property
     def queue(self) -> JobState | None:
         """Its last job as the queue shows it, else the last one there that has not ended; None without either."""
-        shown = (each for each in reversed(self.queued) if each.id == self.last or each.state in ACTIVE)
-        return next(shown, None)
+        jobs = (job for job in reversed(self.queued) if job.id == self.last or job.state in ACTIVE)
+        return next(jobs, None)
 
     @property
     def last(self) -> str:
@@ -296,40 +296,40 @@ class _Jobs:
 
         The queue may show only an older one: it forgets jobs that have ended.
         """
-        told = self.submitted[-1].job if self.submitted else ""
-        seen = self.queued[-1].id if self.queued else ""
-        if told.isdigit() and seen.isdigit():
-            return max(told, seen, key=int)
-        return seen if seen and seen not in {each.job for each in self.submitted} else told
+        submitted = self.submitted[-1].job if self.submitted else ""
+        queued = self.queued[-1].id if self.queued else ""
+        if submitted.isdigit() and queued.isdigit():
+            return max(submitted, queued, key=int)
+        return queued if queued and queued not in {job.job for job in self.submitted} else submitted
 
     @property
     def at(self) -> datetime:
-        """When the last job was submitted; now if that is not known."""
-        found = next((moment(each.at) for each in self.submitted if each.job == self.last), None)
-        return min(found or self.now, self.now)
+        """The time at which the last job was submitted; now if that is not known."""
+        time = next((moment(job.at) for job in self.submitted if job.job == self.last), None)
+        return min(time or self.now, self.now)
 
     @property
     def _earlier(self) -> set[str]:
         """The ids of the jobs before the last one."""
-        return {*(each.job for each in self.submitted), *(each.id for each in self.queued)} - {self.last}
+        return {*(job.job for job in self.submitted), *(job.id for job in self.queued)} - {self.last}
 
     def began(self, result: Summary) -> datetime | None:
         """Return when the run of a result began, as far as its job tells: the clock of a node may be wrong.
 
         A run of the last job with a time in the future counts from the submission: "now" would hide later runs.
         """
-        said, job = result.began, result.job
+        start, job = result.began, result.job
         if self.last and job == self.last:
-            return self.at if said is None or said > self.now + AHEAD else max(said, self.at)
+            return self.at if start is None or start > self.now + AHEAD else max(start, self.at)
         if job in self._earlier:
             before = self.at - timedelta(microseconds=1)
-            return min(said or before, before)
-        return said
+            return min(start or before, before)
+        return start
 
     def is_current(self, result: Summary) -> bool:
         """Return True for the result of the last job, or of a run by hand that began after it was submitted."""
-        began = self.began(result)
-        return not self.last or (began is not None and began >= self.at)
+        start = self.began(result)
+        return not self.last or (start is not None and start >= self.at)
 
     def with_own(self, choice: Choice[Summary], results: Sequence[Summary]) -> Choice[Summary]:
         """Return the choice with the result of the last job if what counts is older and rejects nothing.
@@ -338,22 +338,22 @@ class _Jobs:
         """
         if choice.counts is None or self.is_current(choice.counts) or choice.counts.rejects:
             return choice
-        own = [each for each in results if each.job == self.last and each.state != RUNNING]
-        counts = max(own, key=lambda each: self.began(each) or self.at, default=choice.counts)
-        others = [(each, why) for each, why in choice.passed_over if each is not counts]
+        finished = [result for result in results if result.job == self.last and result.state != RUNNING]
+        counts = max(finished, key=lambda result: self.began(result) or self.at, default=choice.counts)
+        others = [(result, reason) for result, reason in choice.passed_over if result is not counts]
         return replace(choice, counts=counts, passed_over=others)
 
     def not_repeated(self, results: Sequence[Summary]) -> list[Summary]:
         """Return the results without those of earlier jobs if that of the last one holds: all were asked alike."""
-        of_last = (each for each in results if self.last and each.job == self.last)
-        if not any(each.exit == exits.HOLDS for each in of_last):
+        last_results = (result for result in results if self.last and result.job == self.last)
+        if not any(result.exit == exits.HOLDS for result in last_results):
             return list(results)
-        return [each for each in results if each.job not in self._earlier]
+        return [result for result in results if result.job not in self._earlier]
 
 
 @dataclass(frozen=True)
-class _Known:
-    """What is known of one node."""
+class _Facts:
+    """The facts on one node from which its state follows."""
 
     name: str
     skipped: str
@@ -366,11 +366,11 @@ class _Known:
 
     @property
     def damage(self) -> str:
-        """Why it is not known whether the result is the newest: a run that cannot be read may be newer."""
+        """The reason why the result may not be the newest: a run that cannot be read may be newer; empty if it is."""
         if self.unreadable is None:
             return ""
-        began = self.jobs.began(self.counts) if self.counts else None
-        return self.unreadable.why if began is None or self.unreadable.changed > began else ""
+        start = self.jobs.began(self.counts) if self.counts else None
+        return self.unreadable.why if start is None or self.unreadable.changed > start else ""
 
     @property
     def current(self) -> Summary | None:
@@ -378,52 +378,52 @@ class _Known:
         return self.counts if self.counts and self.jobs.is_current(self.counts) else None
 
 
-def _state(known: _Known, last_words: Callable[[str, str], str]) -> NodeResult:
+def _state(facts: _Facts, last_words: Callable[[str, str], str]) -> NodeResult:
     """Return the state of one node."""
-    name, last, job, current = known.name, known.jobs.last, known.jobs.queue, known.current
-    ended = current is not None and current.state != RUNNING
-    if current and ended and not known.damage:
+    name, last, job, current = facts.name, facts.jobs.last, facts.jobs.queue, facts.current
+    has_ended = current is not None and current.state != RUNNING
+    if current and has_ended and not facts.damage:
         return _judged(name, current)
-    if job and job.state in ACTIVE and not (current and ended):
+    if job and job.state in ACTIVE and not (current and has_ended):
         return _queued(name, job)
-    if known.counts and known.counts.rejects:  # which nothing but an acceptance takes back
-        return _still_rejected(known, known.counts)
-    if known.damage and (current or not (last and known.queue_known)):
-        return NodeResult(name, State.NO_RESULT, known.damage)
+    if facts.counts and facts.counts.rejects:  # which nothing but an acceptance takes back
+        return _still_rejected(facts, facts.counts)
+    if facts.damage and (current or not (last and facts.queue_known)):
+        return NodeResult(name, State.NO_RESULT, facts.damage)
     if not last:
         if current:
             return NodeResult(name, State.NO_RESULT, "its record is not complete: running, or killed", current)
-        if known.skipped:
-            return NodeResult(name, State.SKIPPED, known.skipped)
-        if known.submitting:
+        if facts.skipped:
+            return NodeResult(name, State.SKIPPED, facts.skipped)
+        if facts.submitting:
             return NodeResult(name, State.WAITING, "its job is not submitted yet")
         return NodeResult(name, State.NO_RESULT, "no job was submitted")
-    if not known.queue_known:
+    if not facts.queue_known:
         return NodeResult(name, State.NO_RESULT, f"no record; the queue could not be asked about job {last}")
-    why = _noted(_why_none(current, job), known.damage)
-    return NodeResult(name, State.NO_RESULT, why, job=last, output=last_words(name, last))
+    reason = _noted(_ending_of(current, job), facts.damage)
+    return NodeResult(name, State.NO_RESULT, reason, job=last, output=last_words(name, last))
 
 
-def _still_rejected(known: _Known, counts: Summary) -> NodeResult:
+def _still_rejected(facts: _Facts, counts: Summary) -> NodeResult:
     """Return the state of a node that an earlier run rejected, and of which a later one left nothing that counts."""
-    state = _judged(known.name, counts)
-    lost = "" if known.current else f"job {known.jobs.last} left no result"
-    return replace(state, reason=_noted(_noted(state.reason, lost), known.damage))
+    state = _judged(facts.name, counts)
+    note = "" if facts.current else f"job {facts.jobs.last} left no result"
+    return replace(state, reason=_noted(_noted(state.reason, note), facts.damage))
 
 
 def _queued(name: str, job: JobState) -> NodeResult:
     """Return the state of a node whose job has not ended."""
     waits = job.state in WAITING
-    why = job.state.lower() + (f": {job.reason}" if waits and job.reason not in ("", "None") else "")
-    return NodeResult(name, State.WAITING if waits else State.RUNNING, why, job=job.id)
+    reason = job.state.lower() + (f": {job.reason}" if waits and job.reason not in ("", "None") else "")
+    return NodeResult(name, State.WAITING if waits else State.RUNNING, reason, job=job.id)
 
 
-def _why_none(newest: Summary | None, job: JobState | None) -> str:
-    """Return how the last job of a node ended that left no result."""
-    known = [each for each in (job.reason, job.exit) if each not in ("", "None")] if job else []
-    told = f" ({', '.join(known)})" if known else ""
-    how = f"ended as {job.state}{told}" if job and job.state != "COMPLETED" else "ended"
-    return f"{how} {'with an incomplete record' if newest else 'without a record'}"
+def _ending_of(newest: Summary | None, job: JobState | None) -> str:
+    """Return the end of a node's last job, which left no result, in words."""
+    causes = [text for text in (job.reason, job.exit) if text not in ("", "None")] if job else []
+    suffix = f" ({', '.join(causes)})" if causes else ""
+    ending = f"ended as {job.state}{suffix}" if job and job.state != "COMPLETED" else "ended"
+    return f"{ending} {'with an incomplete record' if newest else 'without a record'}"
 
 
 def _judged(name: str, newest: Summary) -> NodeResult:
@@ -438,19 +438,19 @@ def _judged(name: str, newest: Summary) -> NodeResult:
 
 def exit_status(nodes: Iterable[NodeResult]) -> int:
     """Return the exit status by the worst node: 1 one is rejected, 6 one has no verdict, 0 all limits of all hold."""
-    states = {each.state for each in nodes}
+    states = {node.state for node in nodes}
     if State.REJECTED in states:
         return exits.REJECTED
     return exits.HOLDS if states and states <= set(HOLDS) else exits.NOT_JUDGED
 
 
 def counts(nodes: Iterable[NodeResult]) -> dict[State, int]:
-    """Return how many nodes are in each state that occurs, the worst first."""
-    every = [each.state for each in nodes]
-    return {state: every.count(state) for state in State if state in every}
+    """Return the number of nodes in each state that occurs, worst first."""
+    states = [node.state for node in nodes]
+    return {state: states.count(state) for state in State if state in states}
 
 
 def in_words(nodes: Sequence[NodeResult]) -> str:
-    """Return how many nodes there are and in which state: "8 nodes: 1 rejected, 1 no result, 6 accepted"."""
+    """Return the number of nodes, in all and by state: "8 nodes: 1 rejected, 1 no result, 6 accepted"."""
     parts = ", ".join(f"{count} {state.value}" for state, count in counts(nodes).items())
     return f"{counted(len(nodes), 'node')}: {parts}"

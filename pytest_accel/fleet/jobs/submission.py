@@ -69,24 +69,24 @@ def expected_of(state: NodeState, partition: str, reservation: str, idle: bool =
 
 
 def skipped_of(state: NodeState, *, reserved: bool = False, idle: bool = False) -> str:
-    """Return why a node starts no job, such as "drained: fan broken"; empty if it does."""
-    bare = state.state.rstrip("*~#!%$@^-+")
-    usable = not bare.startswith(UNUSABLE) or (reserved and bare.startswith(RESERVED))
-    usable = usable and not (idle and bare.startswith(WORKING))
-    if "*" in state.state[len(bare) :]:
+    """Return the reason why a node starts no job, such as "drained: fan broken"; empty if it does."""
+    base = state.state.rstrip("*~#!%$@^-+")
+    usable = not base.startswith(UNUSABLE) or (reserved and base.startswith(RESERVED))
+    usable = usable and not (idle and base.startswith(WORKING))
+    if "*" in state.state[len(base) :]:
         usable = False
         if state.reason.lower() != SILENT:  # which is Slurm's reason for a node that is down for it
-            bare = f"{bare}, {SILENT}"
-    return "" if usable else f"{bare}: {state.reason}" if state.reason else bare
+            base = f"{base}, {SILENT}"
+    return "" if usable else f"{base}: {state.reason}" if state.reason else base
 
 
-def gres_of(shown: str) -> str:
+def gres_of(gres: str) -> str:
     """Return all GPUs of a node as an option of sbatch, from the GRES that sinfo shows: "gpu:h100:8(S:0-1)".
 
     Other resources, such as licences, are not asked for.
     """
-    each_of = re.sub(r"\([^)]*\)", "", shown).split(",")  # a bracket with sockets may hold commas
-    return ",".join(each.strip() for each in each_of if re.fullmatch(r"gpu(:.+)?:\d+", each.strip()))
+    parts = re.sub(r"\([^)]*\)", "", gres).split(",")  # a bracket with sockets may hold commas
+    return ",".join(part.strip() for part in parts if re.fullmatch(r"gpu(:.+)?:\d+", part.strip()))
 
 
 def script_of(fleet: FleetAsked, folder: Path) -> str:
@@ -99,8 +99,8 @@ def script_of(fleet: FleetAsked, folder: Path) -> str:
         if any(word.startswith(OWN_LIMIT) for word in fleet.arguments)
         else [f"--accel-time-limit={fleet.minutes * 60 - MARGIN}"]
     )
-    on_nodes = SRUN if fleet.joint else ()
-    words = [*on_nodes, *python("pytest", *fleet.arguments, *limit, f"--accel-output={folder}")]
+    launcher = SRUN if fleet.joint else ()
+    words = [*launcher, *python("pytest", *fleet.arguments, *limit, f"--accel-output={folder}")]
     if not fleet.after:
         return f"#!/bin/sh\nexec {shlex.join(words)}\n"
     lines = [
@@ -119,20 +119,20 @@ def script_of(fleet: FleetAsked, folder: Path) -> str:
 def needed(nodes: Sequence[NodeResult], again: Collection[str]) -> list[str]:
     """Return the nodes that need a job and can start one: those without a result, and those of `again`."""
     return [
-        each.node
-        for each in nodes
-        if not each.skipped and (each.state in MISSING or (each.node in again and each.state not in PENDING))
+        node.node
+        for node in nodes
+        if not node.skipped and (node.state in MISSING or (node.node in again and node.state not in PENDING))
     ]
 
 
-def with_states(fleet: FleetAsked, now: Iterable[NodeState]) -> FleetAsked:
-    """Return what was asked with the reasons why nodes are skipped as they are now."""
-    states = {state.name: state for state in now}
+def with_states(fleet: FleetAsked, slurm_nodes: Iterable[NodeState]) -> FleetAsked:
+    """Return the request with the present reasons why nodes are skipped."""
+    states = {state.name: state for state in slurm_nodes}
     expected = [
-        replace(each, skipped=skipped_of(states[each.name], reserved=bool(fleet.reservation), idle=fleet.idle))
-        if each.name in states
-        else replace(each, skipped="Slurm does not know it")
-        for each in fleet.expected
+        replace(node, skipped=skipped_of(states[node.name], reserved=bool(fleet.reservation), idle=fleet.idle))
+        if node.name in states
+        else replace(node, skipped="Slurm does not know it")
+        for node in fleet.expected
     ]
     return replace(fleet, expected=tuple(expected))
 
@@ -142,46 +142,46 @@ OURS = re.compile(r"accel-\d{8}T\d{6}Z-[0-9a-f]{4}-(?P<node>.+)")
 
 
 def without_busy(fleet: FleetAsked) -> FleetAsked:
-    """Return what was asked with the nodes skipped that have a job of another run of this user. Raises SlurmError."""
+    """Return the request with the nodes skipped that have a job of another run of this user. Raises SlurmError."""
     busy = {
-        named["node"]: f"job {job.id} of another run is {job.state.lower()}"
+        match["node"]: f"job {job.id} of another run is {job.state.lower()}"
         for job in slurm.jobs("accel-")
         if job.state in slurm.ACTIVE and job.user == os.geteuid() and not job.name.startswith(fleet.prefix)
-        if (named := OURS.fullmatch(job.name))
+        if (match := OURS.fullmatch(job.name))
     }
-    expected = (replace(each, skipped=each.skipped or busy.get(each.name, "")) for each in fleet.expected)
+    expected = (replace(node, skipped=node.skipped or busy.get(node.name, "")) for node in fleet.expected)
     return replace(fleet, expected=tuple(expected))
 
 
 def not_again(nodes: Sequence[NodeResult], again: Collection[str]) -> list[tuple[str, str]]:
     """Return the nodes of `again` for which no job is submitted, and why."""
     return [
-        (each.node, each.skipped or each.reason)
-        for each in nodes
-        if each.node in again and (each.skipped or each.state in PENDING)
+        (node.node, node.skipped or node.reason)
+        for node in nodes
+        if node.node in again and (node.skipped or node.state in PENDING)
     ]
 
 
 def nothing_measured(nodes: Sequence[NodeResult]) -> list[str]:
-    """Return that a run has nothing left to measure, and when its results are from; nothing while jobs are queued."""
-    if any(each.state in PENDING for each in nodes):
+    """Return a sentence that nothing is left to measure, with the time of the results; none while jobs are queued."""
+    if any(node.state in PENDING for node in nodes):
         return []
-    times = sorted(filter(None, (each.result.began for each in nodes if each.result)))
+    times = sorted(filter(None, (node.result.began for node in nodes if node.result)))
     if not times:
         return ["nothing is measured now: no node can start a job"]
-    first, last = (each.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M") for each in (times[0], times[-1]))
-    when = first if first == last else f"{first} to {last}"
-    return [f"nothing is measured now: the results are those of runs that began {when} UTC"]
+    first, last = (moment.astimezone(timezone.utc).strftime("%Y-%m-%d %H:%M") for moment in (times[0], times[-1]))
+    period = first if first == last else f"{first} to {last}"
+    return [f"nothing is measured now: the results are those of runs that began {period} UTC"]
 
 
-def command_of(fleet: FleetAsked, folder: Path, node: ExpectedNode, on: Sequence[str] = ()) -> list[str]:
-    """Return the command that submits the job of one node, or one that runs `on` several."""
-    hosts = on or (node.name,)
+def command_of(fleet: FleetAsked, folder: Path, node: ExpectedNode, names: Sequence[str] = ()) -> list[str]:
+    """Return the command that submits the job of one node, or one that runs `names` several."""
+    hosts = names or (node.name,)
     log = folder / run_folder.JOBS / f"{file_name(node.name)}-%j.out"
-    places = ["-w", slurm.fold(hosts), f"-N{len(hosts)}", f"-n{len(hosts)}"]
-    of_job = [*places, "-J", fleet.job_name(node.name), "-o", str(log), f"-t{fleet.minutes}"]
-    chosen = {"partition": node.partition, "gres": node.gres, "reservation": fleet.reservation}
-    return [*slurm.SUBMIT, *of_job, *(f"--{name}={text}" for name, text in chosen.items() if text), *fleet.sbatch]
+    placement = ["-w", slurm.fold(hosts), f"-N{len(hosts)}", f"-n{len(hosts)}"]
+    options = [*placement, "-J", fleet.job_name(node.name), "-o", str(log), f"-t{fleet.minutes}"]
+    choices = {"partition": node.partition, "gres": node.gres, "reservation": fleet.reservation}
+    return [*slurm.SUBMIT, *options, *(f"--{name}={text}" for name, text in choices.items() if text), *fleet.sbatch]
 
 
 def joint_command(fleet: FleetAsked, folder: Path) -> list[str]:
@@ -189,10 +189,10 @@ def joint_command(fleet: FleetAsked, folder: Path) -> list[str]:
 
     GPUs are asked for if all of them have the same.
     """
-    able = [each for each in fleet.expected if not each.skipped]
-    gres = {each.gres for each in able}
-    one = ExpectedNode(JOINT, able[0].partition, gres.pop() if len(gres) == 1 else "")
-    return [*command_of(fleet, folder, one, [each.name for each in able]), "--no-kill"]
+    nodes = [node for node in fleet.expected if not node.skipped]
+    gres = {node.gres for node in nodes}
+    job_node = ExpectedNode(JOINT, nodes[0].partition, gres.pop() if len(gres) == 1 else "")
+    return [*command_of(fleet, folder, job_node, [node.name for node in nodes]), "--no-kill"]
 
 
 def submit_joint(fleet: FleetAsked, folder: Path) -> FleetAsked:
@@ -204,23 +204,21 @@ def submit_joint(fleet: FleetAsked, folder: Path) -> FleetAsked:
     secret_of(folder, make=True)
     run_folder.save(fleet, folder)
     number = slurm.submit(joint_command(fleet, folder), script_of(fleet, folder))
-    jobs = tuple(Submitted(each.name, number, now()) for each in fleet.expected if not each.skipped)
+    jobs = tuple(Submitted(node.name, number, now()) for node in fleet.expected if not node.skipped)
     fleet = replace(fleet, jobs=jobs)
     run_folder.save(fleet, folder)
     return fleet
 
 
 def jobs_of(fleet: FleetAsked, folder: Path) -> list[JobState]:
-    """Return the jobs of a run in the queue, whoever submitted them. Raises SlurmError.
-
-    One that fleet.json lacks counts if it is of this user, or of the owner of the folder or of fleet.json: anybody
-    else may give the name to a job.
-    """
-    known, users = {each.job for each in fleet.jobs}, {os.geteuid()}
+    """Return the jobs of a run in the queue, whoever submitted them. Raises SlurmError."""
+    # One that fleet.json lacks counts if it is of this user, or of the owner of the folder or of fleet.json: anybody
+    # else may give the name to a job.
+    ids, users = {job.job for job in fleet.jobs}, {os.geteuid()}
     for path in (folder, folder / run_folder.FILE):
         with suppress(OSError):
             users.add(path.stat().st_uid)
-    return [job for job in slurm.jobs(fleet.prefix) if job.id in known or job.user in users]
+    return [job for job in slurm.jobs(fleet.prefix) if job.id in ids or job.user in users]
 
 
 class _Ended(Exception):
@@ -237,7 +235,7 @@ class Submitter:
         self._unsaved = 0
         self._end: float | None = None
         self.ended = ""
-        """Why nodes were left; empty if none were."""
+        """The reason why nodes were left; empty if none were."""
 
     def submit(self, nodes: Sequence[str], at_once: int = 0, end: float | None = None) -> Sequence[str]:
         """Submit a job for each node; with `at_once` not more than so many are in the queue at a time.
@@ -249,31 +247,31 @@ class Submitter:
         self._end = end
         (self._folder / run_folder.JOBS).mkdir(exist_ok=True)
         script = script_of(self.fleet, self._folder)
-        places = {each.name: each for each in self.fleet.expected}
-        room = done = 0
+        expected = {node.name: node for node in self.fleet.expected}
+        room = count = 0
         try:
             for node in nodes:
                 if at_once and not room:
-                    room = self._wait_for_room(at_once, len(nodes) - done)
+                    room = self._wait_for_room(at_once, len(nodes) - count)
                 room -= 1
-                self._submit(places[node], script, len(nodes) - done)
-                done += 1
-        except _Ended as why:
-            self.ended = str(why)
+                self._submit(expected[node], script, len(nodes) - count)
+                count += 1
+        except _Ended as reason:
+            self.ended = str(reason)
         finally:
             self._save()
-        return nodes[done:]
+        return nodes[count:]
 
-    def _submit(self, node: ExpectedNode, script: str, left: int) -> None:
+    def _submit(self, node: ExpectedNode, script: str, remaining: int) -> None:
         """Submit the job of one node, and keep its id."""
-        number = self._accepted(command_of(self.fleet, self._folder, node), script, left)
+        number = self._accepted(command_of(self.fleet, self._folder, node), script, remaining)
         self._tell("")
         self.fleet = replace(self.fleet, jobs=(*self.fleet.jobs, Submitted(node.name, number, now())))
         self._unsaved += 1
         if self._unsaved >= SAVE_EVERY:
             self._save()
 
-    def _accepted(self, command: Sequence[str], script: str, left: int) -> str:
+    def _accepted(self, command: Sequence[str], script: str, remaining: int) -> str:
         """Submit a job as often as the queue refuses it for being full; return its id. Raises SlurmError."""
         pause = SHORTEST_WAIT
         while True:
@@ -284,32 +282,32 @@ class Submitter:
                 if not error.is_limit or not self._active():
                     raise
                 self._save()
-                self._tell(f"the queue takes no more jobs ({error.said}); {left} left to submit")
+                self._tell(f"the queue takes no more jobs ({error.message}); {remaining} left to submit")
             self._pause(pause)
             pause = min(2 * pause, LONGEST_WAIT)
 
-    def _wait_for_room(self, at_once: int, left: int) -> int:
+    def _wait_for_room(self, at_once: int, remaining: int) -> int:
         """Wait until fewer than `at_once` jobs of the run are in the queue; return how many more there may be."""
         pause = SHORTEST_WAIT
         while (queued := len(self._active())) >= at_once:
             self._save()
-            self._tell(f"{queued} jobs in the queue, as many as may be at once; {left} left to submit")
+            self._tell(f"{queued} jobs in the queue, as many as may be at once; {remaining} left to submit")
             self._pause(pause)
             pause = min(1.5 * pause, LONGEST_WAIT / 4)
         return at_once - queued
 
     def _pause(self, seconds: float) -> None:
         """Wait, but only as long as jobs may be submitted. Raises _Ended after that."""
-        until = time.monotonic() + seconds
+        end = time.monotonic() + seconds
         while True:
-            now_ = time.monotonic()
-            if self._end is not None and now_ > self._end:
+            clock = time.monotonic()
+            if self._end is not None and clock > self._end:
                 raise _Ended("--timeout was over")
             if (self._folder / run_folder.CANCELLED).exists():
                 raise _Ended("the run was cancelled")
-            if now_ >= until:
+            if clock >= end:
                 return
-            time.sleep(min(until - now_, LOOK_EVERY, math.inf if self._end is None else max(0.0, self._end - now_)))
+            time.sleep(min(end - clock, LOOK_EVERY, math.inf if self._end is None else max(0.0, self._end - clock)))
 
     def _active(self) -> list[JobState]:
         """Return the jobs of the run that have not ended."""

@@ -73,29 +73,27 @@ class Watch:
 
     @property
     def fleet(self) -> FleetAsked:
-        """What the last run was asked."""
+        """The request of the last run."""
         return self.runs[-1].fleet
 
     def needed(self) -> dict[Path, str]:
         """Return the runs whose records are needed whatever their age, and why. Raises BadFile or SlurmError."""
-        looks = [(each.folder, each.look()) for each in self.runs]
-        open_ = {
-            folder: "it has jobs in the queue" for folder, found in looks if any(n.state in PENDING for n in found)
-        }
-        standing = states.over_nights([(folder.name, found) for folder, found in looks], ())
-        rejecting = {each.result.folder: each.node for each in standing if each.result and each.result.rejects}
-        of_run = {folder: name for place, name in rejecting.items() for folder, _ in looks if folder in place.parents}
-        whole = {each.fleet.partition: each.folder for each in self.runs if not each.fleet.named}
+        looks = [(run.folder, run.look()) for run in self.runs]
+        pending = [folder for folder, nodes in looks if any(node.state in PENDING for node in nodes)]
+        standing = states.over_nights([(folder.name, nodes) for folder, nodes in looks], ())
+        rejecting = {node.result.folder: node.node for node in standing if node.result and node.result.rejects}
+        names = {folder: name for path, name in rejecting.items() for folder, _ in looks if folder in path.parents}
+        full_runs = {run.fleet.partition: run.folder for run in self.runs if not run.fleet.named}
         return {
-            **dict.fromkeys(whole.values(), "it is the last run without --nodes"),
-            **{folder: f"{name} is rejected in it, and was not accepted since" for folder, name in of_run.items()},
-            **open_,
+            **dict.fromkeys(full_runs.values(), "it is the last run without --nodes"),
+            **{folder: f"{name} is rejected in it, and was not accepted since" for folder, name in names.items()},
+            **dict.fromkeys(pending, "it has jobs in the queue"),
         }
 
     def look(self, *, queue: bool = True) -> list[NodeResult]:
         """Return the state of every node (`states.over_nights`), as `RunWatch.look` does for one run."""
-        looks = [(each.folder.name, each.look(queue=queue)) for each in self.runs]
-        return states.over_nights(looks, states.expected_in([each.fleet for each in self.runs]))
+        looks = [(run.folder.name, run.look(queue=queue)) for run in self.runs]
+        return states.over_nights(looks, states.expected_in([run.fleet for run in self.runs]))
 
     def look_anywhere(self) -> tuple[list[NodeResult], str]:
         """Return the state of every node, and why the queue could not be asked (empty if it could). Raises BadFile."""
@@ -106,10 +104,10 @@ class Watch:
 
 
 def watch_of(folder: Path, nights: int = NIGHTS) -> Watch:
-    """Return what looks at the run in a folder, or at the last `nights` runs below it. Raises BadFile or OSError."""
-    runs = [] if run_folder.exists(folder) else [each for each in folder.iterdir() if run_folder.exists(each)]
-    runs.sort(key=lambda each: run_folder.load(each).created)
-    return Watch([RunWatch(each) for each in runs[-nights:] or [folder]])
+    """Return the watch of the run in a folder, or of the last `nights` runs below it. Raises BadFile or OSError."""
+    runs = [] if run_folder.exists(folder) else [path for path in folder.iterdir() if run_folder.exists(path)]
+    runs.sort(key=lambda path: run_folder.load(path).created)
+    return Watch([RunWatch(path) for path in runs[-nights:] or [folder]])
 
 
 @dataclass
@@ -123,32 +121,32 @@ class ProgressLine:
     _next: float = 0.0
     _width: int = 0
 
-    def nodes(self, found: Sequence[NodeResult]) -> None:
+    def nodes(self, results: Sequence[NodeResult]) -> None:
         """Show how many nodes are in which state, and about how long it will take."""
-        self.text(states.in_words(found), self._left(found))
+        self.text(states.in_words(results), self._left(results))
 
-    def _left(self, found: Sequence[NodeResult]) -> str:
+    def _left(self, nodes: Sequence[NodeResult]) -> str:
         """Return about how long it will take, by what ended since the first look."""
-        open_ = sum(each.state in PENDING for each in found)
+        pending = sum(node.state in PENDING for node in nodes)
         if self._first is None:
-            self._first = open_
-        ended = self._first - open_
-        if ended < 1 or not open_:
+            self._first = pending
+        finished = self._first - pending
+        if finished < 1 or not pending:
             return ""
-        seconds = (time.monotonic() - self._began) * open_ / ended
+        seconds = (time.monotonic() - self._began) * pending / finished
         return f"; about {seconds / 60:.0f} min left" if seconds >= 90 else f"; about {seconds:.0f} s left"
 
-    def text(self, said: str, more: str = "") -> None:
+    def text(self, message: str, more: str = "") -> None:
         """Show a text with `more` behind it, whose change alone makes no new line. An empty text is not shown."""
-        if not said:
+        if not message:
             return
-        text = printable(said + more)
+        text = printable(message + more)
         if sys.stderr.isatty():
             text = text[: shutil.get_terminal_size().columns - 1]
             sys.stderr.write(f"\r{text}{' ' * (self._width - len(text))}")
             self._width = len(text)
-        elif said != self._last and time.monotonic() >= self._next:
-            self._last, self._next = said, time.monotonic() + LINE_EVERY
+        elif message != self._last and time.monotonic() >= self._next:
+            self._last, self._next = message, time.monotonic() + LINE_EVERY
             sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
 
@@ -167,25 +165,25 @@ def until_done(watch: Watch, seconds: float | None = None) -> tuple[list[NodeRes
     """
     end = time.monotonic() + seconds if seconds is not None else None
     progress, settled = ProgressLine(), False
-    answered = time.monotonic()
+    last_answer = time.monotonic()
     while True:
-        began = time.monotonic()
-        found, problem = watch.look_anywhere()
+        start = time.monotonic()
+        nodes, problem = watch.look_anywhere()
         if problem:
             progress.text(problem)
-            if time.monotonic() - answered >= PATIENCE:
+            if time.monotonic() - last_answer >= PATIENCE:
                 break
         else:
-            answered = time.monotonic()
-            progress.nodes(found)
-            if not any(each.state in PENDING for each in found):
-                if settled or not any(each.state is State.NO_RESULT for each in found):
+            last_answer = time.monotonic()
+            progress.nodes(nodes)
+            if not any(node.state in PENDING for node in nodes):
+                if settled or not any(node.state is State.NO_RESULT for node in nodes):
                     break
                 settled = True
         if end is not None and time.monotonic() >= end:
             break
-        pause = min(MOST_PAUSE, max(LEAST_PAUSE, 10 * (time.monotonic() - began)))
+        pause = min(MOST_PAUSE, max(LEAST_PAUSE, 10 * (time.monotonic() - start)))
         pause = SETTLE if settled else pause
         time.sleep(pause if end is None else max(0.0, min(pause, end - time.monotonic())))
     progress.end()
-    return found, problem
+    return nodes, problem

@@ -55,15 +55,15 @@ def reading(path: Path, files: Iterable[Path]) -> Iterator[None]:
         for file in files:
             try:
                 duckdb.execute(f"SELECT bit_xor(hash(COLUMNS(*))) FROM {parquet([file])}").fetchall()  # noqa: S608
-            except duckdb.Error as found:
+            except duckdb.Error as damage:
                 advice = f"restore it from a copy, or remove {file.parent} and add the records of that night again"
-                told = _told(found).replace(f"'{file}' ", "")
-                raise BadFile(f"{file}: cannot be read, or is damaged ({told}); {advice}") from None
-        raise BadFile(f"{path}: {_told(error)}") from None
+                message = _first_line(damage).replace(f"'{file}' ", "")
+                raise BadFile(f"{file}: cannot be read, or is damaged ({message}); {advice}") from None
+        raise BadFile(f"{path}: {_first_line(error)}") from None
 
 
-def _told(error: Exception) -> str:
-    """Return what the database says of an error."""
+def _first_line(error: Exception) -> str:
+    """Return the first line of an error of the database."""
     return printable(str(error).splitlines()[0], SHOWN)
 
 
@@ -85,9 +85,10 @@ def parquet(paths: Sequence[Path]) -> str:
 def table(
     connection: DuckDBPyConnection, file: Path, name: str, columns: Mapping[str, str], rows: Sequence[Sequence[Any]]
 ) -> None:
-    """Make a table of the database from rows, by way of a file: a row at a time takes minutes for a fleet."""
-    with file.open("w", encoding="utf-8", newline="") as opened:
-        csv.writer(opened, lineterminator="\n").writerows(rows)
+    """Make a table of the database from rows."""
+    # By way of a file: inserting a row at a time takes minutes for a fleet.
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream, lineterminator="\n").writerows(rows)
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS FROM {csv_files([file], columns)}")
 
 

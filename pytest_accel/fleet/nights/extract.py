@@ -1,7 +1,4 @@
-"""What the store keeps of a record: the run, and a figure for each metric of each subject.
-
-A record is read as somebody else's text. Its verdicts are taken as they are: nothing is judged again.
-"""
+"""The part of a record that the store keeps: the run, and a figure for each metric of each subject."""
 
 from __future__ import annotations
 
@@ -29,12 +26,12 @@ from pytest_accel.run import folder_summary, record, summaries
 WAIVED: Final = "WAIVED"
 """The status of a verdict that would fail the node, if its owner had not accepted that."""
 STATUSES: Final = (
-    *(each.value for each in Status if each.fails),
+    *(status.value for status in Status if status.fails),
     WAIVED,
-    *(each.value for each in Status if not each.fails),
+    *(status.value for status in Status if not status.fails),
 )
 """Every status that the store knows, worst first."""
-WORST: Final = {each: place for place, each in enumerate(STATUSES)}
+WORST: Final = {status: rank for rank, status in enumerate(STATUSES)}
 """The place of each status, worst first."""
 
 
@@ -62,7 +59,7 @@ class StoredFigure:
     content: str
     """The hash of the record."""
     uuid: str
-    """That of the device; of the node "node", its name, and the lowest UUID of its devices."""
+    """The UUID of the device; of the node "node", its name, and the lowest UUID of its devices."""
     serial: str
     name: str
     slot: str
@@ -110,91 +107,91 @@ class StoredRun:
         return self.state == FINISHED
 
 
-def columns(of: type[StoredFigure | StoredRun]) -> dict[str, str]:
+def columns(row_type: type[StoredFigure | StoredRun]) -> dict[str, str]:
     """Return the columns of the rows of a file of the store, with their types."""
-    return {each.name: SQL_TYPES[str(each.type)] for each in fields(of)}
+    return {column.name: SQL_TYPES[str(column.type)] for column in fields(row_type)}
 
 
 def read(path: Path, *, rehearsal: bool = False) -> tuple[StoredRun, list[StoredFigure]]:
-    """Return what the store keeps of the record at `path`. Raises BadFile, or NotKept for one that does not count."""
+    """Return run and figures of the record at `path`. Raises BadFile, or NotKept for one that does not count."""
     run = record.read(path, rehearsal=rehearsal)
-    found = folder_summary.of_series(summaries.summary(run), run)
-    if found.judged_again:
+    summary = folder_summary.of_series(summaries.summary(run), run)
+    if summary.judged_again:
         raise NotKept("judged again: the record of the run itself counts")
-    if found.filtered:
+    if summary.filtered:
         raise NotKept("a filtered run: it measured less than the level has")
     if run.objections:
         raise BadFile(f"{path}: is not believed: {run.objections[0]}")
-    if not found.host:
+    if not summary.host:
         raise NotKept("it names no host")
-    if found.began is None:
+    if summary.began is None:
         raise NotKept("it does not say when the run began")
-    uuids = sorted(each.uuid for each in run.devices)
-    identity = "\0".join((found.host, found.started, *uuids)).encode("utf-8", "surrogatepass")
-    kept = StoredRun(
+    uuids = sorted(device.uuid for device in run.devices)
+    identity = "\0".join((summary.host, summary.started, *uuids)).encode("utf-8", "surrogatepass")
+    stored = StoredRun(
         id=hashlib.sha256(identity).hexdigest()[:16],
         content=run.file_sha256,
         record=_text(str(path.absolute()), 4096),
-        night=found.began.astimezone(timezone.utc).date(),
-        node=_text(found.host),
-        started=_text(found.started),
+        night=summary.began.astimezone(timezone.utc).date(),
+        node=_text(summary.host),
+        started=_text(summary.started),
         ended=_text(run.info.get("ended")),
-        state=_text(found.state),
-        result=Result.words(found.result),
-        line=_text(found.line, 1000),
-        exit=found.exit if found.exit is not None and 0 <= found.exit < 256 else None,
-        sku=_text(found.sku),
-        platform=_text(found.terms.get("platform")),
-        level=_text(found.terms.get("level")),
-        driver=_text(found.terms.get("driver")),
-        torch=_text(found.terms.get("torch")),
+        state=_text(summary.state),
+        result=Result.words(summary.result),
+        line=_text(summary.line, 1000),
+        exit=summary.exit if summary.exit is not None and 0 <= summary.exit < 256 else None,
+        sku=_text(summary.sku),
+        platform=_text(summary.terms.get("platform")),
+        level=_text(summary.terms.get("level")),
+        driver=_text(summary.terms.get("driver")),
+        torch=_text(summary.terms.get("torch")),
         version=_text(run.software.get("pytest_accel")),
-        simulated=found.simulated,
+        simulated=summary.simulated,
         uuids=" ".join(map(_text, uuids)),
     )
-    return kept, list(_figures(run, found, kept)) if found.finished else []
+    return stored, list(_figures(run, summary, stored)) if summary.finished else []
 
 
-def _figures(run: Run, found: Summary, kept: StoredRun) -> Iterator[StoredFigure]:
+def _figures(run: Run, summary: Summary, stored: StoredRun) -> Iterator[StoredFigure]:
     """Yield the worst verdict on each metric of each subject, with the figure that a later run is compared with."""
     comparable: dict[tuple[str, str], tuple[float, str]] = {}
-    for name, values in found.figures.items():
+    for name, values in summary.figures.items():
         metric, _, method = parts_of(name)
         comparable.update({(metric, subject): (value, method) for subject, value in values.items()})
-    codes = {(each["metric"], each["subject"]): each["code"] for each in run.findings}
+    codes = {(finding["metric"], finding["subject"]): finding["code"] for finding in run.findings}
     worst: dict[tuple[str, str], tuple[str, Verdict]] = {}
-    for each in run.verdicts:
-        place = each.metric, each.subject
-        status = WAIVED if each.status.fails and each.waiver else each.status.value
-        if place not in worst or WORST[status] < WORST[worst[place][0]]:
-            worst[place] = status, each
-    node = f"{NODE} {kept.node} {kept.uuids.partition(' ')[0]}".rstrip()
-    subjects: dict[str, tuple[object, ...]] = {
-        each.uuid: (each.uuid, each.serial, each.name, each.pci_address, each.model, each.facts.get("vbios"))
-        for each in run.devices
-    }
-    subjects[NODE] = (node, "", NODE, "", "", "")
-    for (metric, subject), (status, each) in worst.items():
+    # The verdicts are taken as they are: nothing is judged again.
+    for verdict in run.verdicts:
+        key = verdict.metric, verdict.subject
+        status = WAIVED if verdict.status.fails and verdict.waiver else verdict.status.value
+        if key not in worst or WORST[status] < WORST[worst[key][0]]:
+            worst[key] = status, verdict
+    node = f"{NODE} {stored.node} {stored.uuids.partition(' ')[0]}".rstrip()
+    subjects: dict[str, tuple[object, ...]] = {NODE: (node, "", NODE, "", "", "")}
+    for device in run.devices:
+        identity = device.uuid, device.serial, device.name, device.pci_address, device.model
+        subjects[device.uuid] = *identity, device.facts.get("vbios")
+    for (metric, subject), (status, verdict) in worst.items():
         if subject not in subjects:
             continue
-        value, method = comparable.get((metric, subject), (_number(each.value), ""))
+        value, method = comparable.get((metric, subject), (_number(verdict.value), ""))
         uuid, serial, name, slot, model, vbios = map(_text, subjects[subject])
         yield StoredFigure(
-            *(kept.content, uuid, serial, name, slot, model, vbios),
+            *(stored.content, uuid, serial, name, slot, model, vbios),
             metric=_text(metric),
-            unit=_text(each.unit),
+            unit=_text(verdict.unit),
             method=method,
             value=value,
             status=status,
-            floor=_number(each.floor),
-            ceiling=_number(each.ceiling),
+            floor=_number(verdict.floor),
+            ceiling=_number(verdict.ceiling),
             code=_text(codes.get((metric, subject))),
         )
 
 
 @lru_cache(maxsize=10_000)  # the figures of a device share them
 def _text(value: Any, most: int = SHOWN) -> str:
-    """Return a text from outside as it is kept; empty for what is none."""
+    """Return a text from outside as it is kept; empty for None."""
     return "" if value is None else printable(str(value), most)
 
 
@@ -233,10 +230,10 @@ def read_batch(paths: Sequence[Path], part: Path, rehearsal: bool) -> Batch:
                     run, figures = read(path, rehearsal=rehearsal)
                 except BadFile as bad:
                     batch.unread.append(str(bad))
-                except NotKept as why:
-                    batch.passed_over.append(f"{path}: {why}")
+                except NotKept as reason:
+                    batch.passed_over.append(f"{path}: {reason}")
                 else:
-                    table.writerows(vars(each).values() for each in figures)
+                    table.writerows(vars(figure).values() for figure in figures)
                     batch.runs.append(run)
     finally:
         if collects:
@@ -250,8 +247,8 @@ def find(names: Sequence[str]) -> tuple[list[Path], list[str]]:
     Raises BadFile for a path that holds no record.
     """
     unread: list[str] = []
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for name in names:
         for file in record.below(Path(name), unread):
-            found.setdefault(os.path.realpath(file), file)
-    return list(found.values()), unread
+            files.setdefault(os.path.realpath(file), file)
+    return list(files.values()), unread

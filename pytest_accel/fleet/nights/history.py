@@ -37,32 +37,30 @@ class DeviceHistory:
     @property
     def doubled(self) -> dict[date, list[str]]:
         """The nodes of each night that has the device on several: which of them it was in is not known."""
-        nodes: dict[date, set[str]] = {}
-        for each in self.entries:
-            nodes.setdefault(each["night"], set()).add(each["node"])
-        return {night: sorted(some) for night, some in nodes.items() if len(some) > 1}
+        nights = grouped(self.entries, itemgetter("night")).items()
+        nodes = {night: sorted({entry["node"] for entry in entries}) for night, entries in nights}
+        return {night: names for night, names in nodes.items() if len(names) > 1}
 
 
-def text(found: DeviceHistory, show: Show) -> Iterator[str]:
+def text(device: DeviceHistory, show: Show) -> Iterator[str]:
     """Yield a past as lines: the device, its places, its failures, and each metric on each driver and firmware."""
-    nights = sorted({each["night"] for each in found.entries})
-    known = f"serial {found.serial}, " if found.serial else ""
-    simulated = f"{SIMULATED} " if found.simulated else ""
-    yield f"{simulated}{found.model or 'device'}, {known}UUID {found.uuid}: {counted(len(nights), 'night')}"
-    doubled = found.doubled
+    nights = sorted({entry["night"] for entry in device.entries})
+    serial = f"serial {device.serial}, " if device.serial else ""
+    simulated = f"{SIMULATED} " if device.simulated else ""
+    yield f"{simulated}{device.model or 'device'}, {serial}UUID {device.uuid}: {counted(len(nights), 'night')}"
+    doubled = device.doubled
     for night, nodes in doubled.items():
         yield f"  {night}  on {' and '.join(nodes)}: which one it is in is not known, so its figures are left out below"
-    stays = groupby(found.entries, key=itemgetter("node", "name", "slot", "driver", "vbios"))
-    for (node, name, slot, driver, vbios), some in stays:
-        days = [each["night"] for each in some]
-        told = ", ".join(filter(None, (slot, _named("driver", driver), _named("vbios", vbios))))
-        yield f"  {days[0]} to {days[-1]}  {node} {name}  {told}"
-    for (night, status), bad in grouped(found.entries, itemgetter("night", "status")).items():
+    stays = groupby(device.entries, key=itemgetter("node", "name", "slot", "driver", "vbios"))
+    for (node, name, slot, driver, vbios), group in stays:
+        days = [entry["night"] for entry in group]
+        details = ", ".join(filter(None, (slot, _named("driver", driver), _named("vbios", vbios))))
+        yield f"  {days[0]} to {days[-1]}  {node} {name}  {details}"
+    for (night, status), failures in grouped(device.entries, itemgetter("night", "status")).items():
         if status in TOLD:
-            yield f"  {night}  {status}  {listed([each['metric'] for each in bad])}"
-    figures = [
-        each for each in found.entries if each["method"] and each["value"] is not None and each["night"] not in doubled
-    ]
+            yield f"  {night}  {status}  {listed([entry['metric'] for entry in failures])}"
+    measured = (entry for entry in device.entries if entry["method"] and entry["value"] is not None)
+    figures = [entry for entry in measured if entry["night"] not in doubled]
     series = grouped(figures, itemgetter("metric", "level", "unit", "method", "driver", "vbios"))
     for (metric, level, unit, _, driver, vbios), entries in series.items():
         software = filter(None, (level, _named("driver", driver), _named("vbios", vbios)))
@@ -72,12 +70,12 @@ def text(found: DeviceHistory, show: Show) -> Iterator[str]:
 
 def _by_year(entries: Sequence[Row], show: Show) -> Iterator[str]:
     """Yield the days of each year with their values, as many on a line as 80 columns hold."""
-    for year, some in groupby(entries, key=lambda each: each["night"].year):
-        values = [f"{each['night']:%m-%d} {show(each['value'], '')}" for each in some]
+    for year, group in groupby(entries, key=lambda entry: entry["night"].year):
+        values = [f"{entry['night']:%m-%d} {show(entry['value'], '')}" for entry in group]
         width = max(map(len, values)) + 2
         count = max(1, (COLUMNS - len(f"    {year}")) // width)
-        for at in range(0, len(values), count):
-            yield f"    {year}  {''.join(f'{each:{width}}' for each in values[at : at + count])}".rstrip()
+        for start in range(0, len(values), count):
+            yield f"    {year}  {''.join(f'{value:{width}}' for value in values[start : start + count])}".rstrip()
 
 
 def _named(name: str, version: str) -> str:

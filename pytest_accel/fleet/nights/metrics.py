@@ -1,7 +1,4 @@
-"""A night of a fleet as metrics for Prometheus: aggregates per SKU and metric, and numbers of findings.
-
-A node or device is a label where it is slow alone: a fleet of 80,000 devices would be as many series.
-"""
+"""A night of a fleet as metrics for Prometheus: aggregates per SKU and metric, and numbers of findings."""
 
 from __future__ import annotations
 
@@ -51,23 +48,24 @@ def _families(night: Night) -> Iterator[Family]:
     results = (*(result.value for result in Result), NOT_ENDED)
     runs = [((("result", result),), float(night.results.get(result, 0))) for result in results]
     yield "accel_fleet_runs", "Runs of the night, by result.", runs
-    gone = "Nodes without a run in the night that had one in the night before."
-    yield "accel_fleet_nodes_gone", gone, [((), float(len(night.gone)))]
+    description = "Nodes without a run in the night that had one in the night before."
+    yield "accel_fleet_nodes_gone", description, [((), float(len(night.gone)))]
     yield "accel_fleet_devices", "Devices of the night.", [((), float(night.devices))]
-    verdicts = [((("status", each),), float(night.verdicts.get(each, 0))) for each in STATUSES]
+    verdicts = [((("status", status),), float(night.verdicts.get(status, 0))) for status in STATUSES]
     yield "accel_fleet_verdicts", "Verdicts of the night, by status.", verdicts
     yield "accel_fleet_findings", "Findings of the night, by kind, SKU and metric.", _findings(night)
-    counts = [((("kind", name),), float(len(found))) for name, found in night.findings.items()]
+    counts = [((("kind", name),), float(len(rows))) for name, rows in night.findings.items()]
     yield "accel_fleet_findings_by_kind", "Findings of the night, by kind.", counts
-    lost = [(_lost(name, row), row["lost"]) for name in ("behind", "losses") for row in night.findings[name]]
-    yield "accel_fleet_lost_ratio", "Speed that a device or place lacks, as a ratio, by kind of finding.", lost
+    # A node or device is a label where it is slow alone: a fleet of 80,000 devices would be as many series.
+    losses = [(_lost(name, row), row["lost"]) for name in ("behind", "losses") for row in night.findings[name]]
+    yield "accel_fleet_lost_ratio", "Speed that a device or place lacks, as a ratio, by kind of finding.", losses
     for base in dict.fromkeys(base for base, _ in UNITS.values()):
-        some = [each for each in night.groups if UNITS.get(each["unit"], ("", 0.0))[0] == base]
-        rows = [(_labels(each), each["middle"] * UNITS[each["unit"]][1]) for each in some]
+        groups = [group for group in night.groups if UNITS.get(group["unit"], ("", 0.0))[0] == base]
+        rows = [(_labels(group), group["middle"] * UNITS[group["unit"]][1]) for group in groups]
         yield f"accel_fleet_median_{base}", "Median over the devices of a SKU.", rows
-    spreads = [(_labels(each), each["spread"]) for each in night.groups if each["devices"] >= MANY]
+    spreads = [(_labels(group), group["spread"]) for group in night.groups if group["devices"] >= MANY]
     yield "accel_fleet_spread_ratio", "Robust standard deviation over the devices of a SKU, as a ratio.", spreads
-    figures = [(_labels(each), float(each["devices"])) for each in night.groups]
+    figures = [(_labels(group), float(group["devices"])) for group in night.groups]
     yield "accel_fleet_figures", "Figures of the night.", figures
 
 
@@ -76,14 +74,14 @@ def _labels(row: Row) -> Labels:
 
 
 def _lost(kind: str, row: Row) -> Labels:
-    """Return where a loss is: a device, a node or another place, and its node if it is in one."""
-    place = f"{row['what']} {row['place']}" if row.get("what", DEVICE) not in (DEVICE, "node") else row["place"]
-    return (("kind", kind), ("place", place), ("node", row["node"]), ("sku", row["sku"]), ("metric", row["metric"]))
+    """Return the labels of a loss: a device, a node or another place, and its node if it is in one."""
+    location = f"{row['what']} {row['place']}" if row.get("what", DEVICE) not in (DEVICE, "node") else row["place"]
+    return (("kind", kind), ("place", location), ("node", row["node"]), ("sku", row["sku"]), ("metric", row["metric"]))
 
 
 def _findings(night: Night) -> list[tuple[Labels, float]]:
-    """Return how many findings of each kind are of a SKU and metric."""
-    rows = ((name, row) for name, found in night.findings.items() for row in found if "sku" in row)
+    """Return the number of findings of each kind, SKU and metric."""
+    rows = ((name, row) for name, findings in night.findings.items() for row in findings if "sku" in row)
     count = Counter((name, row["sku"], row["metric"]) for name, row in rows)
     names = ("kind", "sku", "metric")
     return [(tuple(zip(names, key, strict=True)), float(number)) for key, number in sorted(count.items())]

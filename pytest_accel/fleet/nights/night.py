@@ -29,7 +29,7 @@ class Night:
     simulated: bool
     runs: Sequence[Row]
     verdicts: Mapping[str, int]
-    """How many verdicts have each status."""
+    """The number of verdicts with each status."""
     findings: Mapping[str, Sequence[Row]]
     """The answers to each of `QUESTIONS`, by its name."""
     groups: Sequence[Row]
@@ -37,24 +37,24 @@ class Night:
 
     @property
     def results(self) -> dict[str, int]:
-        """How many runs have each result, the most frequent first."""
-        return dict(Counter(each["result"] for each in self.runs).most_common())
+        """The number of runs with each result, the most frequent first."""
+        return dict(Counter(run["result"] for run in self.runs).most_common())
 
     @property
     def nodes(self) -> int:
         """The nodes of all runs; those of one name without a common device are several."""
-        return len({(each["node"], each["uuids"].partition(" ")[0]) for each in self.runs})
+        return len({(run["node"], run["uuids"].partition(" ")[0]) for run in self.runs})
 
     @property
     def devices(self) -> int:
         """The devices of all runs, each once."""
-        return len({uuid for each in self.runs for uuid in each["uuids"].split()})
+        return len({uuid for run in self.runs for uuid in run["uuids"].split()})
 
     @property
     def gone(self) -> list[str]:
         """The nodes that have no run for the first time."""
-        before = [each for each in self.findings["absent"] if str(each["last_seen"]) == self.before]
-        return [node for each in before for node in each["nodes"]]
+        rows = [row for row in self.findings["absent"] if str(row["last_seen"]) == self.before]
+        return [node for row in rows for node in row["nodes"]]
 
     before: str = ""
     """The night before; empty if there is none."""
@@ -62,35 +62,35 @@ class Night:
     @property
     def exit(self) -> int:
         """The exit status: 1 for hardware that is worse, 6 for a node or night that is gone or not judged, else 0."""
-        found = {QUESTIONS[name].exit for name, rows in self.findings.items() if rows}
-        found |= {
-            each["exit"] if each["exit"] in (exits.HOLDS, exits.REJECTED) else exits.NOT_JUDGED for each in self.runs
+        statuses = {QUESTIONS[name].exit for name, rows in self.findings.items() if rows}
+        statuses |= {
+            run["exit"] if run["exit"] in (exits.HOLDS, exits.REJECTED) else exits.NOT_JUDGED for run in self.runs
         }
-        if exits.REJECTED in found:
+        if exits.REJECTED in statuses:
             return exits.REJECTED
-        return exits.NOT_JUDGED if exits.NOT_JUDGED in found or self.gone else exits.HOLDS
+        return exits.NOT_JUDGED if exits.NOT_JUDGED in statuses or self.gone else exits.HOLDS
 
 
 def window(path: Path, night: str | None, count: int) -> list[str]:
     """Return the nights of a store up to `night` (default: the last one that has begun), at most `count` of them."""
-    known = store.nights(path)
+    nights = store.nights(path)
     last = night or store.latest().isoformat()
-    if night is not None and night not in known:
+    if night is not None and night not in nights:
         return [night]  # StoredNights names what is there
-    return [each for each in known if each <= last][-count:]
+    return [name for name in nights if name <= last][-count:]
 
 
 def look(fleet: StoredNights) -> Night:
     """Return all that the last night of a fleet shows, beside the nights before it. Raises BadFile."""
     fleet.prepare()
-    rows = {name: fleet.ask(each.view) for name, each in QUESTIONS.items()}
-    found = {name: [row for row in rows[name] if each.finds(row)] for name, each in QUESTIONS.items()}
-    nodes = fleet.nodes_of_places(each["uuid"] for each in rows["behind"])
-    places = questions.places_of(rows["behind"], found["behind"], nodes)
-    found["behind"] = [*(each for each in found["behind"] if each["uuid"] not in nodes), *places]
+    rows = {name: fleet.ask(question.view) for name, question in QUESTIONS.items()}
+    findings = {name: [row for row in rows[name] if question.finds(row)] for name, question in QUESTIONS.items()}
+    nodes = fleet.nodes_of_places(row["uuid"] for row in rows["behind"])
+    places = questions.places_of(rows["behind"], findings["behind"], nodes)
+    findings["behind"] = [*(row for row in findings["behind"] if row["uuid"] not in nodes), *places]
     for name in ("behind", "losses"):
-        found[name] = questions.one_each(questions.unexplained(found[name], places, nodes))
-    found["updates"].sort(key=lambda row: -abs(row["change"]))
+        findings[name] = questions.one_each(questions.unexplained(findings[name], places, nodes))
+    findings["updates"].sort(key=lambda row: -abs(row["change"]))
     return Night(
         night=fleet.night,
         first=fleet.nights[0],
@@ -98,10 +98,9 @@ def look(fleet: StoredNights) -> Night:
         simulated=fleet.simulated,
         runs=[_run(row) for row in fleet.ask("runs")],
         verdicts={
-            each["status"]: each["n"]
-            for each in fleet.rows("SELECT status, count(*) AS n FROM tonight GROUP BY status")
+            row["status"]: row["n"] for row in fleet.rows("SELECT status, count(*) AS n FROM tonight GROUP BY status")
         },
-        findings=found,
+        findings=findings,
         groups=fleet.ask("like_devices"),
         before=fleet.nights[-2] if len(fleet.nights) > 1 else "",
     )

@@ -46,10 +46,10 @@ class StoredNights:
     def __init__(self, path: Path, nights: Sequence[str]) -> None:
         """Raise BadFile for a store without these nights, or with a night that cannot be read."""
         self.path, self.nights = path, list(nights)
-        known = store.nights(path)
+        available = store.nights(path)
         for night in self.nights:
-            if night not in known:
-                raise BadFile(f"{path}: holds no night {night}; its nights are {', '.join(known[-3:]) or 'none'}")
+            if night not in available:
+                raise BadFile(f"{path}: holds no night {night}; its nights are {', '.join(available[-3:]) or 'none'}")
         if not self.nights:
             raise BadFile(f"{path}: holds no night")
         self.simulated = store.is_simulated(path)
@@ -77,7 +77,7 @@ class StoredNights:
         """Return the nodes of the places with these names, kind and place in one text."""
         query = """SELECT what || ' ' || place AS name, list(node) AS nodes FROM all_places
             GROUP BY name HAVING name IN $names"""
-        return {each["name"]: set(each["nodes"]) for each in self.rows(query, names=list(names))}
+        return {row["name"]: set(row["nodes"]) for row in self.rows(query, names=list(names))}
 
     def close(self) -> None:
         """Close the database."""
@@ -88,15 +88,15 @@ class StoredNights:
         """The night that is looked at: ISO 8601."""
         return self.nights[-1]
 
-    def rows(self, query: str, **named: object) -> list[dict[str, Any]]:
+    def rows(self, query: str, **parameters: object) -> list[dict[str, Any]]:
         """Return the rows that a query finds, by the names of its columns.
 
         Raises BadFile if a file of the store cannot be read.
         """
         with database.reading(self.path, [*reversed(self._runs), *reversed(self._figures)]):
-            found = self._db.execute(query, named)
-            names = [each[0] for each in found.description]
-            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+            cursor = self._db.execute(query, parameters)
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     # -- one device
 
@@ -104,8 +104,8 @@ class StoredNights:
         """Return `uuid`, `serial` and `model` of the devices with this UUID or serial number."""
         query = """SELECT uuid, max(serial) AS serial, arg_max(model, night) AS model FROM every
             WHERE {} = $name GROUP BY uuid ORDER BY uuid"""
-        found = self.rows(query.format("every.serial"), name=name) if name else []
-        return found or self.rows(query.format("uuid"), name=name)
+        devices = self.rows(query.format("every.serial"), name=name) if name else []
+        return devices or self.rows(query.format("uuid"), name=name)
 
     def history(self, uuid: str, metric: str = "") -> list[dict[str, Any]]:
         """Return every figure of a device, or those of a metric, oldest first: its `FIGURE` by name."""

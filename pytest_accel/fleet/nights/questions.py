@@ -61,9 +61,9 @@ def is_behind(row: Row) -> bool:
 
 def _is_far(row: Row, reference: Reference) -> bool:
     """Return True if the loss of a row is a finding; enters how much is `allowed`."""
-    found = distance(1 - row["lost"], "1", family_of(row["metric"], row["unit"]), reference)
-    row["allowed"] = found.allowed if found else math.inf
-    return found is not None and found.lost > found.allowed
+    result = distance(1 - row["lost"], "1", family_of(row["metric"], row["unit"]), reference)
+    row["allowed"] = result.allowed if result else math.inf
+    return result is not None and result.lost > result.allowed
 
 
 def is_changed(row: Row) -> bool:
@@ -76,67 +76,68 @@ FEW: Final = 4
 """Findings in a place that are one finding of the place."""
 
 
-def places_of(rows: Sequence[Row], found: Sequence[Row], nodes_of: Mapping[str, AbstractSet[str]]) -> list[Row]:
-    """Return the places among `rows` that are a finding, or that explain `FEW` of those that were `found`.
+def places_of(rows: Sequence[Row], findings: Sequence[Row], nodes: Mapping[str, AbstractSet[str]]) -> list[Row]:
+    """Return the places among `rows` that are a finding, or that explain `FEW` of the `findings`.
 
-    `rows` are all that may be findings, `nodes_of` are the nodes of each place, by its `uuid`.
+    `rows` are all that may be findings, `nodes` are the nodes of each place, by its `uuid`.
     """
-    of_kind = grouped(found, lambda each: each["kind"])
-    places = (each for each in rows if each["uuid"] in nodes_of)
+    kinds = grouped(findings, lambda row: row["kind"])
+    locations = (row for row in rows if row["uuid"] in nodes)
     return [
-        place
-        for place in places
-        if place in found or sum(_explains(place, row, nodes_of) for row in of_kind.get(place["kind"], ())) >= FEW
+        location
+        for location in locations
+        if location in findings or sum(_covers(location, row, nodes) for row in kinds.get(location["kind"], ())) >= FEW
     ]
 
 
-def unexplained(rows: Iterable[Row], places: Sequence[Row], nodes_of: Mapping[str, AbstractSet[str]]) -> list[Row]:
-    """Return the rows that no larger one of `places` explains: it lost as much in the same metric but for noise."""
-    of_kind = grouped(places, lambda each: each["kind"])
-    return [row for row in rows if not any(_explains(each, row, nodes_of) for each in of_kind.get(row["kind"], ()))]
+def unexplained(rows: Iterable[Row], locations: Sequence[Row], nodes: Mapping[str, AbstractSet[str]]) -> list[Row]:
+    """Return the rows that no larger one of `locations` explains: it lost as much in the same metric but for noise."""
+    kinds = grouped(locations, lambda location: location["kind"])
+    return [row for row in rows if not any(_covers(location, row, nodes) for location in kinds.get(row["kind"], ()))]
 
 
-def _explains(place: Row, row: Row, nodes_of: Mapping[str, AbstractSet[str]]) -> bool:
-    own, nodes = nodes_of.get(row["uuid"]), nodes_of[place["uuid"]]
-    inside = row["node"] in nodes if own is None else own < nodes
-    return inside and 1 - (1 - row["lost"]) / (1 - place["lost"]) <= row["allowed"]
+def _covers(location: Row, row: Row, nodes_of: Mapping[str, AbstractSet[str]]) -> bool:
+    members, nodes = nodes_of.get(row["uuid"]), nodes_of[location["uuid"]]
+    inside = row["node"] in nodes if members is None else members < nodes
+    return inside and 1 - (1 - row["lost"]) / (1 - location["lost"]) <= row["allowed"]
 
 
 def one_each(rows: Iterable[Row]) -> list[Row]:
     """Return the worst row of every device and place with its other metrics, the largest loss first."""
     worst = []
-    for some in grouped(rows, lambda each: (each["uuid"], each["node"])).values():
-        first = max(some, key=lambda each: each["lost"])
-        worst.append({**first, "also": sorted({each["metric"] for each in some} - {first["metric"]})})
-    return sorted(worst, key=lambda each: (-each["lost"], each["place"]))
+    for group in grouped(rows, lambda row: (row["uuid"], row["node"])).values():
+        first = max(group, key=lambda row: row["lost"])
+        worst.append({**first, "also": sorted({row["metric"] for row in group} - {first["metric"]})})
+    return sorted(worst, key=lambda row: (-row["lost"], row["place"]))
 
 
 # -- what a line says
 
 
-def _place(row: Row) -> tuple[str, str]:
-    """Return where something is, and which: the serial number of a device, else its UUID."""
-    what = row.get("what", DEVICE)
-    called = row["place"] if what in (DEVICE, "node") else f"{what} {row['place']}"
-    device = what == DEVICE and row["place"] != row["node"]
+def _site(row: Row) -> tuple[str, str]:
+    """Return the name of a place, and of a device in it the serial number, else its UUID."""
+    kind = row.get("what", DEVICE)
+    called = row["place"] if kind in (DEVICE, "node") else f"{kind} {row['place']}"
+    device = kind == DEVICE and row["place"] != row["node"]
     return called, (row["serial"] or row["uuid"]) if device else ""
 
 
 def _also(row: Row, *more: str) -> str:
-    also = f"also {listed(row['also'], 2)}" if row["also"] else ""
-    return "; ".join(filter(None, (*more, also)))
+    suffix = f"also {listed(row['also'], 2)}" if row["also"] else ""
+    return "; ".join(filter(None, (*more, suffix)))
 
 
 def _behind(row: Row) -> Sequence[str]:
     value = f"{show(row['value'], '')} of {show(row['middle'], row['unit'])}" if row["value"] is not None else ""
     status = "" if row["status"] in ("", Status.PASS.value) else row["status"]
     since = f"since {row['since']}" if row["since"] else ""
-    return *_place(row), row["metric"], value, f"{-row['lost']:.1%}", _also(row, status, since)
+    return *_site(row), row["metric"], value, f"{-row['lost']:.1%}", _also(row, status, since)
 
 
 def _lost(row: Row) -> Sequence[str]:
-    how = f"since {row['since']}" if row["step"] else f"from {row['since']} on"
-    return *_place(row), row["metric"], f"now {show(row['value'], row['unit'])}", f"{-row['lost']:.1%}", how, _also(row)
+    start = f"since {row['since']}" if row["step"] else f"from {row['since']} on"
+    value = f"now {show(row['value'], row['unit'])}"
+    return *_site(row), row["metric"], value, f"{-row['lost']:.1%}", start, _also(row)
 
 
 def _update(row: Row) -> Sequence[str]:
@@ -145,21 +146,21 @@ def _update(row: Row) -> Sequence[str]:
 
 
 def _drift(row: Row) -> Sequence[str]:
-    told = f"{row['lost']:.1%} lost over {row['nights']} nights by {row['devices']} devices alike"
-    return row["sku"], row["metric"], told
+    text = f"{row['lost']:.1%} lost over {row['nights']} nights by {row['devices']} devices alike"
+    return row["sku"], row["metric"], text
 
 
 def _limit(row: Row) -> Sequence[str]:
     bounds = ", ".join(f"{name} {show(row[name], '')}" for name in ("floor", "ceiling") if row[name] is not None)
-    told = f"fires on {row['failing']} of {row['nodes']} nodes: doubt the limit"
-    return row["sku"], row["metric"], bounds, told
+    text = f"fires on {row['failing']} of {row['nodes']} nodes: doubt the limit"
+    return row["sku"], row["metric"], bounds, text
 
 
 def _unlike(row: Row) -> Sequence[str]:
-    usual = (
+    comparison = (
         f"others state {row['usual']}" if row["what"] == "another unit" else f"of {show(row['middle'], row['unit'])}"
     )
-    return row["node"], listed(row["devices"], 2), row["metric"], f"{show(row['value'], row['unit'])}, {usual}"
+    return row["node"], listed(row["devices"], 2), row["metric"], f"{show(row['value'], row['unit'])}, {comparison}"
 
 
 QUESTIONS: Final = {
@@ -176,12 +177,12 @@ QUESTIONS: Final = {
     "losses": Question("slowdowns", "losses", _lost, 6, exits.REJECTED, is_lost),
     "failed_again": Question(
         "repeated failures", "failed_again",
-        lambda row: (*_place(row), f"{row['runs']} runs since {row['nights'][0]}", listed(row["metrics"], 2),
+        lambda row: (*_site(row), f"{row['runs']} runs since {row['nights'][0]}", listed(row["metrics"], 2),
                      " ".join(row["codes"])), 4, exits.REJECTED,
     ),
     "marginal_again": Question(
         "repeated MARGINAL", "marginal_again",
-        lambda row: (*_place(row), row["metric"], f"{len(row['nights'])} of {row['of']} nights"), 3,
+        lambda row: (*_site(row), row["metric"], f"{len(row['nights'])} of {row['of']} nights"), 3,
     ),
     "updates": Question("changes by updates", "updates", _update, 3, finds=is_changed),
     "drifts": Question(
@@ -191,7 +192,7 @@ QUESTIONS: Final = {
     "doubtful_limits": Question("doubtful limits", "doubtful_limits", _limit, 2),
     "moved": Question(
         "moved devices", "moved",
-        lambda row: (*_place(row), f"since {row['since']}, before in {row['was']}"), 4,
+        lambda row: (*_site(row), f"since {row['since']}, before in {row['was']}"), 4,
     ),
     "absent": Question(
         "nodes without a run", "absent",

@@ -4,8 +4,7 @@
     STORE/night=2026-11-23/figures.parquet    every figure of the night
     STORE/night=2026-11-23/runs.parquet       every run of the night
 
-Every file is written beside the one that it replaces, and renamed. A run counts as added once it is in runs.parquet,
-which is written last, so whoever is killed adds the same records again, and loses nothing that was there.
+Every file is written beside the one that it replaces, and renamed.
 """
 
 from __future__ import annotations
@@ -59,11 +58,11 @@ SORTED: Final = "ORDER BY node, name, uuid, metric, run"
 
 @dataclass
 class Added:
-    """What became of the files that were to be added."""
+    """The result of an addition: runs that were added, and files that were not."""
 
     runs: dict[str, int] = field(default_factory=dict)
     """The number of runs that were added, by night."""
-    known: int = 0
+    duplicates: int = 0
     """Runs that the store held already."""
     unread: list[str] = field(default_factory=list)
     """A line on each file that cannot be read, or that contradicts the store: path and reason."""
@@ -89,9 +88,9 @@ def add(store: Path, paths: Sequence[Path], *, night: date | None = None, simula
             _demand_kind(store, simulated=simulated)
             parts.mkdir()
             try:
-                wanted = _wanted(_read_all(paths, parts, simulated), added, night=night)
-                held = _held(connection, store, [run.id for run, _ in wanted], parts)
-                for tonight, runs in sorted(_by_night(wanted, held, added).items()):
+                pairs = _addable(_read_all(paths, parts, simulated), added, night=night)
+                stored = _stored(connection, store, [run.id for run, _ in pairs], parts)
+                for tonight, runs in sorted(_by_night(pairs, stored, added).items()):
                     _merge(connection, folder_of(store, tonight.isoformat()), runs, parts)
                     added.runs[tonight.isoformat()] = len(runs)
             finally:
@@ -108,13 +107,13 @@ def locked(store: Path) -> Iterator[None]:
     handle = os.open(store / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        for each in store.glob(f"{LEFTOVER}*"):
-            if each.is_dir():
-                shutil.rmtree(each, ignore_errors=True)
+        for path in store.glob(f"{LEFTOVER}*"):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
             else:
-                each.unlink(missing_ok=True)
-        for each in [*store.glob(".*.parquet.*"), *store.glob("*/.*.parquet.*")]:
-            each.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
+        for path in [*store.glob(".*.parquet.*"), *store.glob("*/.*.parquet.*")]:
+            path.unlink(missing_ok=True)
         yield
     finally:
         os.close(handle)
@@ -133,12 +132,12 @@ def _demand_kind(store: Path, *, simulated: bool) -> None:
             raise BadFile(f"{store}: holds nights, but no {ABOUT}, which says what they are")
         replace_file(about, json.dumps({"schema": SCHEMA, "simulated": simulated}) + "\n")
     if is_simulated(store) != simulated:
-        here, asked = ("simulated nodes", "without") if is_simulated(store) else ("hardware", "with")
-        raise BadFile(f"{store}: holds runs of {here}; it cannot be added to {asked} --simulated")
+        kind, option = ("simulated nodes", "without") if is_simulated(store) else ("hardware", "with")
+        raise BadFile(f"{store}: holds runs of {kind}; it cannot be added to {option} --simulated")
 
 
 def is_simulated(store: Path) -> bool:
-    """Return whether a store holds runs of simulated nodes. Raises BadFile for a folder that is no store."""
+    """Return True for a store that holds runs of simulated nodes. Raises BadFile for a folder that is no store."""
     about = store / ABOUT
     if not untrusted.exists(about):
         raise BadFile(f"{store}: is no store: it has no {ABOUT} ('pytest-accel store add' makes one)")
@@ -151,11 +150,11 @@ def is_simulated(store: Path) -> bool:
 def nights(store: Path) -> list[str]:
     """Return the nights of a store, oldest first: ISO 8601. Raises OSError for a folder that cannot be read."""
     try:
-        names = [each.name for each in store.iterdir()]
+        names = [path.name for path in store.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    found = [each.removeprefix(NIGHT) for each in names if each.startswith(NIGHT) and (store / each / FIGURES).exists()]
-    return sorted(each for each in found if DAY.fullmatch(each))
+    days = [name.removeprefix(NIGHT) for name in names if name.startswith(NIGHT) and (store / name / FIGURES).exists()]
+    return sorted(night for night in days if DAY.fullmatch(night))
 
 
 def folder_of(store: Path, night: str) -> Path:
@@ -168,39 +167,39 @@ def folder_of(store: Path, night: str) -> Path:
 
 def _read_all(paths: Sequence[Path], parts: Path, rehearsal: bool) -> list[Batch]:
     """Read records, on all processors if they are many. Their figures are written to tables in the folder `parts`."""
-    places = range(0, len(paths), BATCH)
-    some, tables = [paths[at : at + BATCH] for at in places], [parts / f"{at}.csv" for at in places]
-    return list(in_processes(read_batch, some, tables, [rehearsal] * len(some), at_a_time=1))
+    starts = range(0, len(paths), BATCH)
+    chunks, tables = [paths[start : start + BATCH] for start in starts], [parts / f"{start}.csv" for start in starts]
+    return list(in_processes(read_batch, chunks, tables, [rehearsal] * len(chunks), at_a_time=1))
 
 
-def _wanted(batches: Sequence[Batch], added: Added, *, night: date | None) -> list[tuple[StoredRun, Path]]:
+def _addable(batches: Sequence[Batch], added: Added, *, night: date | None) -> list[tuple[StoredRun, Path]]:
     """Return the runs that may be added, with the table of their figures. Enters the others in `added`."""
-    chosen: list[tuple[StoredRun, Path]] = []
+    pairs: list[tuple[StoredRun, Path]] = []
     now = datetime.now(timezone.utc)
     for batch in batches:
         added.unread += batch.unread
         added.passed_over += batch.passed_over
         for run in batch.runs:
             if not night and (moment(run.started) or now) > now + AHEAD:
-                what = f"began at {run.started}, in the future: its node's clock is wrong; --night names the night"
-                added.unread.append(f"{run.record}: {what}")
+                reason = f"began at {run.started}, in the future: its node's clock is wrong; --night names the night"
+                added.unread.append(f"{run.record}: {reason}")
                 continue
-            chosen.append((replace(run, night=night or min(run.night, now.date())), batch.part))
-    return chosen
+            pairs.append((replace(run, night=night or min(run.night, now.date())), batch.part))
+    return pairs
 
 
 # -- merging
 
-Held = Mapping[str, tuple[date, str, str]]
+StoredStates = Mapping[str, tuple[date, str, str]]
 """Night, state and content of runs that the store holds, by their id."""
 
 
-def _held(connection: DuckDBPyConnection, store: Path, ids: Iterable[str], parts: Path) -> Held:
-    """Return what the store holds of some runs. Raises BadFile if the runs of any night cannot be read."""
-    files = [file for each in nights(store) if (file := folder_of(store, each) / RUNS).exists()]
+def _stored(connection: DuckDBPyConnection, store: Path, ids: Iterable[str], parts: Path) -> StoredStates:
+    """Return night, state and content of the runs that are there already. Raises BadFile for unreadable runs."""
+    files = [file for night in nights(store) if (file := folder_of(store, night) / RUNS).exists()]
     if not files:
         return {}
-    database.table(connection, parts / "wanted.csv", "wanted", {"id": "VARCHAR"}, [(each,) for each in ids])
+    database.table(connection, parts / "wanted.csv", "wanted", {"id": "VARCHAR"}, [(run_id,) for run_id in ids])
     query = f"""
         SELECT id, night, state, content FROM {database.parquet(files)} SEMI JOIN wanted USING (id)
         ORDER BY state = {literal(FINISHED)}, night DESC
@@ -210,45 +209,48 @@ def _held(connection: DuckDBPyConnection, store: Path, ids: Iterable[str], parts
 
 
 def _by_night(
-    wanted: Sequence[tuple[StoredRun, Path]], held: Held, added: Added
+    pairs: Sequence[tuple[StoredRun, Path]], stored: StoredStates, added: Added
 ) -> dict[date, list[tuple[StoredRun, Path]]]:
     """Return the runs that the store lacks, by night; one that it holds belongs to the night that holds it.
 
     A run that has ended replaces what was known of it before it had.
     """
     new: dict[str, tuple[StoredRun, Path]] = {}
-    for run, part in sorted(wanted, key=lambda each: (each[0].finished, each[0].ended), reverse=True):
-        night, state, content = held.get(run.id, (run.night, "", ""))
+    for run, part in sorted(pairs, key=lambda pair: (pair[0].finished, pair[0].ended), reverse=True):
+        night, state, content = stored.get(run.id, (run.night, "", ""))
         if run.id in new:
             state, content = new[run.id][0].state, new[run.id][0].content
         if content == run.content or (content and not run.finished):
-            added.known += 1
+            added.duplicates += 1
         elif content and state == FINISHED:
             added.unread.append(f"{run.record}: another version of a run that the store holds")
         else:
             new[run.id] = replace(run, night=night), part
-    return grouped(new.values(), lambda each: each[0].night)
+    return grouped(new.values(), lambda pair: pair[0].night)
 
 
 def _merge(connection: DuckDBPyConnection, folder: Path, runs: Sequence[tuple[StoredRun, Path]], parts: Path) -> None:
     """Replace the files of a night by ones that hold these runs as well. Raises BadFile, or OSError."""
     folder.mkdir(exist_ok=True)
-    figures, known = folder / FIGURES, folder / RUNS
+    figures, run_file = folder / FIGURES, folder / RUNS
     rows = [tuple(vars(run).values()) for run, _ in runs]
     database.table(connection, parts / "runs.csv", "new_runs", columns(StoredRun), rows)
     tables = database.csv_files(sorted({part for _, part in runs}), columns(StoredFigure))
     connection.execute(f"CREATE OR REPLACE TEMP VIEW new_figures AS FROM {tables}")
-    every = FIGURES_OF
-    with database.reading(folder, [each for each in (known, figures) if each.exists()]):
-        if known.exists() and figures.exists():
-            old = f"FROM {database.parquet([known])} ANTI JOIN new_runs USING (id)"
-            connection.execute(f"CREATE OR REPLACE TEMP TABLE kept_runs AS {old}")
-            kept = f"FROM {database.parquet([figures])} WHERE run IN (SELECT id FROM kept_runs)"  # noqa: S608
-            every = f"{kept} UNION ALL BY NAME {FIGURES_OF}"
+    query = FIGURES_OF
+    with database.reading(folder, [file for file in (run_file, figures) if file.exists()]):
+        if run_file.exists() and figures.exists():
+            old_runs = f"FROM {database.parquet([run_file])} ANTI JOIN new_runs USING (id)"
+            connection.execute(f"CREATE OR REPLACE TEMP TABLE kept_runs AS {old_runs}")
+            old_figures = f"FROM {database.parquet([figures])} WHERE run IN (SELECT id FROM kept_runs)"  # noqa: S608
+            query = f"{old_figures} UNION ALL BY NAME {FIGURES_OF}"
         else:  # a night that is new, or whose first addition was killed
             connection.execute("CREATE OR REPLACE TEMP TABLE kept_runs AS FROM new_runs LIMIT 0")
-        database.write(connection, f"FROM ({every}) {SORTED}", figures)
-        database.write(connection, "FROM kept_runs UNION ALL BY NAME FROM new_runs ORDER BY node, started, id", known)
+        database.write(connection, f"FROM ({query}) {SORTED}", figures)
+        # Last: a run counts as added once it is in runs.parquet. Whoever is killed before adds the same records again,
+        # and loses nothing that was there.
+        all_runs = "FROM kept_runs UNION ALL BY NAME FROM new_runs"
+        database.write(connection, f"{all_runs} ORDER BY node, started, id", run_file)
 
 
 # -- retention

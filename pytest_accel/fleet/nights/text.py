@@ -20,21 +20,21 @@ COLUMNS: Final = 80
 
 def text(night: Night) -> str:
     """Return a night as text."""
-    rejected = [each for each in night.runs if each["exit"] == exits.REJECTED]
-    other = [each for each in night.runs if each["exit"] not in (exits.HOLDS, exits.REJECTED)]
+    rejected = [run for run in night.runs if run["exit"] == exits.REJECTED]
+    unjudged = [run for run in night.runs if run["exit"] not in (exits.HOLDS, exits.REJECTED)]
     sections = [
         (Question("rejected nodes", "", _run, 6), rejected),
-        *((each, night.findings[name]) for name, each in QUESTIONS.items()),
+        *((question, night.findings[name]) for name, question in QUESTIONS.items()),
     ]
-    sections.insert(2, (Question("unjudged or unfinished runs", "", _run, 3), other))
+    sections.insert(2, (Question("unjudged or unfinished runs", "", _run, 3), unjudged))
     lines = _head(night)
-    for question, found in sections:
-        if found:
+    for question, rows in sections:
+        if rows:
             most = question.most
-            more = f", the first {most}" if len(found) > most else ""
-            lines += [f"{question.title} ({len(found)}{more})", *_table(list(map(question.cells, found[:most])))]
-    if nothing := [question.title for question, found in sections if not found]:
-        lines += textwrap.wrap(f"No findings for: {', '.join(nothing)}", COLUMNS, subsequent_indent="  ")
+            more = f", the first {most}" if len(rows) > most else ""
+            lines += [f"{question.title} ({len(rows)}{more})", *_table(list(map(question.cells, rows[:most])))]
+    if titles := [question.title for question, rows in sections if not rows]:
+        lines += textwrap.wrap(f"No findings for: {', '.join(titles)}", COLUMNS, subsequent_indent="  ")
     return "\n".join(map(printable, lines[:LINES])) + "\n"
 
 
@@ -43,9 +43,9 @@ def _head(night: Night) -> list[str]:
     simulated = "SIMULATED " if night.simulated else ""
     results = ", ".join(f"{number} {result}" for result, number in night.results.items())
     verdicts = ", ".join(f"{number} {status}" for status, number in sorted(night.verdicts.items()))
-    before = f"compared with {counted(night.nights - 1, 'night')} from {night.first} on"
+    comparison = f"compared with {counted(night.nights - 1, 'night')} from {night.first} on"
     size = f"{counted(night.nodes, 'node')}, {counted(night.devices, 'device')}"
-    first = f"{simulated}{night.night}: {size}; {before if night.nights > 1 else 'no night before it'}"
+    first = f"{simulated}{night.night}: {size}; {comparison if night.nights > 1 else 'no night before it'}"
     return [first, f"runs: {results}", f"verdicts: {verdicts}"]
 
 

@@ -1,1 +1,1 @@
-"""Why a value falls short, and the fault code and next step that follow. Pure."""
+"""The cause of a shortfall, and the fault code and next step that follow. Pure."""

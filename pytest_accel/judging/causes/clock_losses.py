@@ -1,9 +1,8 @@
-"""Attributes the clock that a device lost to the throttle reasons that held meanwhile. Pure.
+"""The clock that a device lost, by the throttle reasons that held meanwhile. Pure.
 
-Losses are logarithms of the ratio of two clocks, so that those of several reasons add. Each reading of the clock has
-the reasons that held beside it: those of its mask, or the part of the time before and after it in which their counters
-ran. A least squares over all readings, without negative losses, tells what each reason takes while it holds, and what
-is lost without any. Its counter says how long each reason held.
+Each reading of the clock has the reasons that held beside it: those of its mask, or the part of the time before and
+after it in which their counters ran. A least squares over all readings gives the loss by each reason while it holds,
+and the loss without any.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ SWEEPS = 300
 JOINT = "+"
 """Joins the names of reasons that cannot be separated."""
 ALWAYS = ""
-"""The name of what is lost without any reason."""
+"""The name of the loss without any reason."""
 
 
 def losses(readings: Sequence[Reading], most_mhz: float | None) -> ClockLosses | None:
@@ -39,24 +38,26 @@ def losses(readings: Sequence[Reading], most_mhz: float | None) -> ClockLosses |
 
     It is counted from `most_mhz`, the device's highest clock, or from the highest that was read.
     """
-    working = [each for each in readings if not int(each.get("reasons", 0)) & ClockEvent.GPU_IDLE]
-    loaded = _complete([each for each in working if (each.get("clock_mhz") or 0) > 0])
-    from_mhz = max([most_mhz or 0.0, *(each["clock_mhz"] for each in loaded)])
+    working = [reading for reading in readings if not int(reading.get("reasons", 0)) & ClockEvent.GPU_IDLE]
+    loaded = _complete([reading for reading in working if (reading.get("clock_mhz") or 0) > 0])
+    from_mhz = max([most_mhz or 0.0, *(reading["clock_mhz"] for reading in loaded)])
     if len(loaded) < 2 or loaded[-1]["at"] <= loaded[0]["at"]:
         return None
-    weights, lost = _weights(loaded), [math.log(from_mhz / each["clock_mhz"]) for each in loaded]
-    held = {name: _held(name, loaded) for name in MASKED}
-    times = {name: _time(name, loaded, _mean(weights, beside)) for name, beside in held.items()}
+    # logarithms of the ratio of two clocks, so that the losses by several reasons add
+    weights, log_losses = _weights(loaded), [math.log(from_mhz / reading["clock_mhz"]) for reading in loaded]
+    presence = {name: _held(name, loaded) for name in MASKED}
+    times = {name: _time(name, loaded, _mean(weights, values)) for name, values in presence.items()}
     always = [name for name, share in times.items() if share > THROUGHOUT]
     names = [name for name, share in times.items() if SHARE < share <= THROUGHOUT]
-    groups = _joined(names, weights, held)
-    rows = {JOINT.join(group): [*map(max, *(held[name] for name in group), [0.0] * len(lost))] for group in groups}
-    takes = _least_squares(weights, lost, {**rows, ALWAYS: [1.0] * len(lost)})
-    parts = {JOINT.join(group): takes[JOINT.join(group)] * max(times[name] for name in group) for group in groups}
-    seen = math.fsum(takes[joint] * _mean(weights, rows[joint]) for joint in parts)
-    mean = _mean(weights, [each["clock_mhz"] for each in loaded])
+    groups = {JOINT.join(group): group for group in _joined(names, weights, presence)}
+    zeros, ones = [0.0] * len(loaded), [1.0] * len(loaded)
+    rows = {joint: [*map(max, *(presence[name] for name in group), zeros)] for joint, group in groups.items()}
+    takes = _least_squares(weights, log_losses, {**rows, ALWAYS: ones})
+    parts = {joint: takes[joint] * max(times[name] for name in group) for joint, group in groups.items()}
+    by_readings = math.fsum(takes[joint] * _mean(weights, rows[joint]) for joint in parts)
+    mean = _mean(weights, [reading["clock_mhz"] for reading in loaded])
     return {
-        "mhz": mean * math.exp(seen - math.fsum(parts.values())),  # for as long as the counters say
+        "mhz": mean * math.exp(by_readings - math.fsum(parts.values())),  # for as long as the counters say
         "from_mhz": from_mhz,
         "by_reason": {joint: part for joint, part in parts.items() if part > 0},
         "throughout": takes[ALWAYS],
@@ -65,57 +66,54 @@ def losses(readings: Sequence[Reading], most_mhz: float | None) -> ClockLosses |
 
 
 def _complete(readings: Sequence[Reading]) -> list[Reading]:
-    """Return the readings with a counter in each where any has it: the last one known, which never goes back.
-
-    A counter that starts again, as after a reset of the driver, goes on from where it was.
-    """
-    names = sorted({name for each in readings for name in each if name in MASKED})
-    found: list[Reading] = []
-    last = {name: next(each[name] for each in readings if name in each) for name in names}
+    """Return the readings, each with every counter that any has: its last value, which never goes back."""
+    names = sorted({name for reading in readings for name in reading if name in MASKED})
+    complete: list[Reading] = []
+    last = {name: next(reading[name] for reading in readings if name in reading) for name in names}
     total = dict(last)
-    for each in readings:
+    for reading in readings:
         for name in names:
-            now = each.get(name, last[name])
-            total[name] += max(0.0, now - last[name])
-            last[name] = now
-        found.append({**each, **total})
-    return found
+            count = reading.get(name, last[name])
+            total[name] += max(0.0, count - last[name])  # after a reset of the driver it starts again, and goes on here
+            last[name] = count
+        complete.append({**reading, **total})
+    return complete
 
 
 def _weights(readings: Sequence[Reading]) -> list[float]:
     """Return the share of the window that each reading stands for: half of the time to the one before and after it."""
     gaps = [0.0, *(after["at"] - before["at"] for before, after in pairwise(readings)), 0.0]
-    whole = 2 * math.fsum(gaps)
-    return [(before + after) / whole for before, after in pairwise(gaps)]
+    total = 2 * math.fsum(gaps)
+    return [(before + after) / total for before, after in pairwise(gaps)]
 
 
 def _mean(weights: Sequence[float], values: Sequence[float]) -> float:
     return math.fsum(map(math.prod, zip(weights, values, strict=True)))
 
 
-def _time(name: str, readings: Sequence[Reading], seen: float) -> float:
-    """Return the fraction of the window under a reason: by its counter, else what the readings have `seen` of it."""
+def _time(name: str, readings: Sequence[Reading], estimate: float) -> float:
+    """Return the fraction of the window under a reason: by its counter, else the `estimate` by the readings."""
     if name not in readings[0]:
-        return seen
-    moved = readings[-1][name] - readings[0][name]
-    return float(min(1.0, moved / (readings[-1]["at"] - readings[0]["at"])))
+        return estimate
+    gain = readings[-1][name] - readings[0][name]
+    return float(min(1.0, gain / (readings[-1]["at"] - readings[0]["at"])))
 
 
 def _held(name: str, readings: Sequence[Reading]) -> list[float]:
-    """Return for which part of the time beside each reading a reason held: by the mask, else by its counter."""
-    masks = [float(masked(name, each)) for each in readings]
+    """Return the part of the time beside each reading for which a reason held: by the mask, else by its counter."""
+    masks = [float(masked(name, reading)) for reading in readings]
     if any(masks) or name not in readings[0]:
         return masks
-    moved = [min(1.0, (after[name] - before[name]) / max(after["at"] - before["at"], 1e-9))
+    gains = [min(1.0, (after[name] - before[name]) / max(after["at"] - before["at"], 1e-9))
              for before, after in pairwise(readings)]  # fmt: skip
-    return [(before + after) / 2 for before, after in pairwise([moved[0], *moved, moved[-1]])]
+    return [(before + after) / 2 for before, after in pairwise([gains[0], *gains, gains[-1]])]
 
 
-def _joined(names: Sequence[str], weights: Sequence[float], held: Mapping[str, Sequence[float]]) -> list[list[str]]:
+def _joined(names: Sequence[str], weights: Sequence[float], presence: Mapping[str, Sequence[float]]) -> list[list[str]]:
     """Return the reasons in groups of those that held together and cannot be separated."""
     groups: list[list[str]] = []
     for name in names:
-        twin = next((group for group in groups if _alike(weights, held[name], held[group[0]])), None)
+        twin = next((group for group in groups if _alike(weights, presence[name], presence[group[0]])), None)
         if twin:
             twin.append(name)
         else:
@@ -123,25 +121,22 @@ def _joined(names: Sequence[str], weights: Sequence[float], held: Mapping[str, S
     return groups
 
 
-def _alike(weights: Sequence[float], one: Sequence[float], other: Sequence[float]) -> bool:
-    either = _mean(weights, list(map(max, one, other)))
-    return either - _mean(weights, list(map(min, one, other))) < ALIKE * either
+def _alike(weights: Sequence[float], first: Sequence[float], second: Sequence[float]) -> bool:
+    either = _mean(weights, list(map(max, first, second)))
+    return either - _mean(weights, list(map(min, first, second))) < ALIKE * either
 
 
 def _least_squares(
-    weights: Sequence[float], lost: Sequence[float], held: Mapping[str, Sequence[float]]
+    weights: Sequence[float], log_losses: Sequence[float], presence: Mapping[str, Sequence[float]]
 ) -> dict[str, float]:
-    """Return what each reason takes while it holds, never less than nothing."""
-    found = dict.fromkeys(held, 0.0)
-    wanted = {name: _mean(weights, list(map(math.prod, zip(lost, each, strict=True)))) for name, each in held.items()}
-    products = {
-        (one, other): _mean(weights, list(map(math.prod, zip(held[one], held[other], strict=True))))
-        for one in held
-        for other in held
-    }
+    """Return the loss by each reason while it holds, never negative, by coordinate descent."""
+    parts = dict.fromkeys(presence, 0.0)
+    weighted = {name: list(map(math.prod, zip(weights, row, strict=True))) for name, row in presence.items()}
+    targets = {name: _mean(row, log_losses) for name, row in weighted.items()}
+    products = {(first, second): _mean(weighted[first], presence[second]) for first in presence for second in presence}
     for _ in range(SWEEPS):
-        for name in held:
-            rest = math.fsum(found[other] * products[name, other] for other in held if other != name)
-            alone = products[name, name]
-            found[name] = max(0.0, (wanted[name] - rest) / alone) if alone else 0.0
-    return found
+        for name in presence:
+            explained = math.fsum(parts[other] * products[name, other] for other in presence if other != name)
+            square = products[name, name]
+            parts[name] = max(0.0, (targets[name] - explained) / square) if square else 0.0
+    return parts

@@ -1,7 +1,7 @@
-"""Finds the cause of a shortfall in the readings of the sensor during the measurement. Pure.
+"""The cause of a shortfall, by the readings of the sensor during the measurement. Pure.
 
-The text names what was observed and how much of the shortfall it accounts for (`causes/shares.py`). What nothing
-observed accounts for is called unexplained: no reason is named without evidence.
+The text names what was observed and how much of the shortfall it accounts for (`causes/shares.py`). The rest is called
+unexplained: no reason is named without evidence.
 """
 
 from __future__ import annotations
@@ -46,39 +46,40 @@ CLIMATE: tuple[tuple[GaugeName, str], ...] = (("temperature_c", "C"), ("power_w"
 
 def explaining(devices: Iterable[Device]) -> Explain:
     """Return the function that `judge` calls for the cause of a shortfall of one of the devices."""
-    known = {device.uuid: device for device in devices}
+    by_uuid = {device.uuid: device for device in devices}
 
-    def explain(measurement: Measurement, limit: Limit | None = None, others: Sequence[Attempts] = ()) -> Cause | None:
-        device = known.get(measurement.subject)
-        return stored_cause(measurement) or (cause(measurement, device, limit, others) if device else None)
+    def explain(failed: Measurement, limit: Limit | None = None, like_devices: Sequence[Attempts] = ()) -> Cause | None:
+        device = by_uuid.get(failed.subject)
+        return stored_cause(failed) or (cause(failed, device, limit, like_devices) if device else None)
 
     return explain
 
 
 def cause(
-    measurement: Measurement, device: Device, limit: Limit | None = None, others: Sequence[Attempts] = ()
+    measurement: Measurement, device: Device, limit: Limit | None = None, like_devices: Sequence[Attempts] = ()
 ) -> Cause | None:
     """Return the cause of a shortfall, or None if nothing was observed that could tell.
 
     It uses only the details of the measurements, which are in the record. `limit` is the one that was broken, and
-    `others` are the attempts of the like devices, its own included.
+    `like_devices` has the attempts of the like devices, its own included.
     """
-    declared = declaration_of(measurement.metric)
+    declaration = declaration_of(measurement.metric)
     summary: TelemetrySummary = measurement.details.get("telemetry", {})
-    if declared is None or declared.unit == "count":
+    if declaration is None or declaration.unit == "count":
         return None  # no clock explains a number of wrong elements
-    found = causes.shares(measurement, device, limit, others)
-    if "host" in declared.stresses:
-        return _with_shortfall(found, _by_link(found, device, summary, measurement.details.get("of_alone")))
-    if not {"compute", "memory"} & set(declared.stresses) or not summary.get("seconds"):
+    shares = causes.shares(measurement, device, limit, like_devices)
+    if "host" in declaration.stresses:
+        return _with_shortfall(shares, _by_link(shares, device, summary, measurement.details.get("of_alone")))
+    if not {"compute", "memory"} & set(declaration.stresses) or not summary.get("seconds"):
         return None
-    parts = _of_memory(found, device, summary) if "memory" in declared.stresses else _of_clock(found, device, summary)
+    find = _of_memory if "memory" in declaration.stresses else _of_clock
+    parts = find(shares, device, summary)
     if measurement.details.get("launch_bound"):
         parts = ["launch-bound: the host launched the work more slowly than the device does it", *parts]
     varied = variation(measurement.samples)
-    if not found.by_reason and varied is not None and varied >= UNEVEN:
+    if not shares.by_reason and varied is not None and varied >= UNEVEN:
         parts.append(f"samples vary by {varied:.0%}: fed too slowly by the host, or unstable")
-    return _with_shortfall(found, f"{'; '.join(parts)}{_climate(measurement)}") if parts else None
+    return _with_shortfall(shares, f"{'; '.join(parts)}{_climate(measurement)}") if parts else None
 
 
 def variation(samples: Sequence[float]) -> float | None:
@@ -98,62 +99,56 @@ def _with_shortfall(shares: Shares, text: str | None) -> Cause | None:
     return Cause(text, -shares.shortfall, shares.expected.value, shares.expected.of)
 
 
-def _of_clock(found: Shares, device: Device, summary: TelemetrySummary) -> list[str]:
-    """Return the factors of a rate of the compute units: the clock, and what the device does at that clock.
-
-    A record of an older version has no shares: the reasons are told with the time that they held.
-    """
-    clock, expected = found.clock, found.expected.clock
+def _of_clock(shares: Shares, device: Device, summary: TelemetrySummary) -> list[str]:
+    """Return the factors of a rate of the compute units: the clock, and what the device does at that clock."""
+    clock, expected = shares.clock, shares.expected.clock
     if not clock:
-        return ["unexplained"] if found.shortfall is not None else []
-    held = f"clock {clock:.0f}{f' of {expected:.0f}' if expected else ''} MHz"
-    if not found.low_clock:
-        return [held, _at_clock(found) or "unexplained"]
+        return ["unexplained"] if shares.shortfall is not None else []
+    clock_text = f"clock {clock:.0f}{f' of {expected:.0f}' if expected else ''} MHz"
+    if not shares.low_clock:
+        return [clock_text, _at_clock(shares) or "unexplained"]
     parts = [
         f"{reason_words(name, device)} {share:.0%}{' (normal)' if name == POWER_CAP else ''}"
-        for name, share in found.by_reason.items()
+        for name, share in shares.by_reason.items()
     ]
-    held = (
-        f"{held}, of which {', '.join(parts)}"
-        if parts
-        else ", ".join([held, *(_meanwhile(summary) or ["unexplained"])])
-    )
-    return [each for each in (held, _at_clock(found)) if each]
+    # a record of an older version has no shares
+    reasons = f"of which {', '.join(parts)}" if parts else ", ".join(_meanwhile(summary) or ["unexplained"])
+    return [text for text in (f"{clock_text}, {reasons}", _at_clock(shares)) if text]
 
 
-def _at_clock(found: Shares) -> str:
-    """Return what the device does at the clock that it held, in words; empty if it is not known what is usual."""
-    if found.at_clock is None:
+def _at_clock(shares: Shares) -> str:
+    """Return the speed of the device at the clock that it held in words; empty if the usual one is not known."""
+    if shares.at_clock is None:
         return ""
-    if found.at_clock >= (USUAL if found.expected.alike else 1.0):
-        return "normal at this clock" if found.low_clock else ""
-    by = f"{1 - found.at_clock:.0%} " if found.expected.alike else ""
-    return f"{by}slower than usual at this clock, unexplained"
+    if shares.at_clock >= (USUAL if shares.expected.alike else 1.0):
+        return "normal at this clock" if shares.low_clock else ""
+    loss = f"{1 - shares.at_clock:.0%} " if shares.expected.alike else ""
+    return f"{loss}slower than usual at this clock, unexplained"
 
 
 def reason_words(names: str, device: Device) -> str:
     """Return reasons that cannot be separated in words, as the keys of `Shares.by_reason` name them."""
     words: dict[str, str] = {**WORDS}
     if causes.lowered(device):
-        usual, limit = device.facts["power_limit_default_w"], device.facts["power_limit_w"]
-        words[causes.LOWERED_LIMIT] = f"power limit lowered from {usual:g} to {limit:g} W"
+        default, limit = device.facts["power_limit_default_w"], device.facts["power_limit_w"]
+        words[causes.LOWERED_LIMIT] = f"power limit lowered from {default:g} to {limit:g} W"
     parts = [words.get(name, name) for name in names.split(JOINT)]
     return " and ".join(parts) + (" together" if len(parts) > 1 else "")
 
 
-def _of_memory(found: Shares, device: Device, summary: TelemetrySummary) -> list[str]:
+def _of_memory(shares: Shares, device: Device, summary: TelemetrySummary) -> list[str]:
     """Return causes in the state of the memory, whose clock does not follow that of the compute units."""
-    clock, most = summary.get("memory_clock_mhz"), device.facts.get("memory_clock_max_mhz")
+    clock, full_clock = summary.get("memory_clock_mhz"), device.facts.get("memory_clock_max_mhz")
     heat, hottest = summary.get("memory_temperature_c"), device.facts.get("memory_max_c")
-    told = []
-    if clock and most and clock["mean"] < FULL_CLOCK * most:
-        told.append(f"memory clock {clock['mean']:.0f} of {most:g} MHz: locked, or in a lower power state")
-        told += _rest(found, found.memory_clock, "normal at that clock")
+    parts = []
+    if clock and full_clock and clock["mean"] < FULL_CLOCK * full_clock:
+        parts.append(f"memory clock {clock['mean']:.0f} of {full_clock:g} MHz: locked, or in a lower power state")
+        parts += _rest(shares, shares.memory_clock, "normal at that clock")
     if heat and hottest and heat["max"] > hottest - NEAR_C:
-        told.append(f"memory at {heat['max']:.0f} C, close to its maximum of {hottest:g} C")
-    told += _meanwhile(summary)
-    known = f" at the memory's full clock of {most:g} MHz" if clock and most else ""
-    return told or [f"unexplained{known}"]
+        parts.append(f"memory at {heat['max']:.0f} C, close to its maximum of {hottest:g} C")
+    parts += _meanwhile(summary)
+    suffix = f" at the memory's full clock of {full_clock:g} MHz" if clock and full_clock else ""
+    return parts or [f"unexplained{suffix}"]
 
 
 def _meanwhile(summary: TelemetrySummary) -> list[str]:
@@ -165,21 +160,21 @@ def _meanwhile(summary: TelemetrySummary) -> list[str]:
 def _climate(measurement: Measurement) -> str:
     """Return the fraction of the peak at the mean clock, mean temperature and mean power, in parentheses."""
     summary, share = measurement.details.get("telemetry", {}), measurement.details.get("of_clock", {}).get("share")
-    shown = [f"{summary[name]['mean']:.0f} {unit}" for name, unit in CLIMATE if name in summary]
-    used = [] if share is None else [f"{share:.2f} of the peak at that clock"]
-    return f" ({', '.join([*used, *shown])})" if used or shown else ""
+    gauges = [f"{summary[name]['mean']:.0f} {unit}" for name, unit in CLIMATE if name in summary]
+    peak = [] if share is None else [f"{share:.2f} of the peak at that clock"]
+    return f" ({', '.join([*peak, *gauges])})" if peak or gauges else ""
 
 
-def _rest(found: Shares, factor: float | None, normal: str) -> list[str]:
-    """Return whether a factor accounts for the shortfall, and else what it leaves unexplained; empty if not known."""
-    if factor is None or found.shortfall is None:
+def _rest(shares: Shares, factor: float | None, normal: str) -> list[str]:
+    """Return in words that a factor accounts for the shortfall, or what it leaves unexplained; empty if not known."""
+    if factor is None or shares.shortfall is None:
         return []
-    if 1 + found.shortfall >= USUAL * factor:
+    if 1 + shares.shortfall >= USUAL * factor:
         return [normal]
-    return [f"{1 - (1 + found.shortfall) / factor:.0%} slower than that accounts for, unexplained"]
+    return [f"{1 - (1 + shares.shortfall) / factor:.0%} slower than that accounts for, unexplained"]
 
 
-def _by_link(found: Shares, device: Device, summary: TelemetrySummary, of_alone: float | None) -> str | None:
+def _by_link(shares: Shares, device: Device, summary: TelemetrySummary, of_alone: float | None) -> str | None:
     """Return the cause of a slow host copy: a link below its maximum under load, or a rate below that alone."""
     gen, width = summary.get("pcie_gen"), summary.get("pcie_width")
     best_gen, best_width = device.facts.get("pcie_gen_max"), device.facts.get("pcie_width_max")
@@ -188,8 +183,8 @@ def _by_link(found: Shares, device: Device, summary: TelemetrySummary, of_alone:
     if not (gen and width and best_gen and best_width):
         return together or None
     if (gen, width) != (best_gen, best_width):
-        ran = f"the link ran at PCIe {gen:g} x{width:g} under load, its maximum is {best_gen:g} x{best_width:g}"
-        usual = f": {found.link:.2f} of the usual bandwidth" if found.link and found.link < FULL_CLOCK else ""
-        usual = ", as on the like devices" if found.expected.alike and found.link == 1 else usual
-        return "; ".join([ran + usual, *_rest(found, found.link, "normal for that link")])
+        text = f"the link ran at PCIe {gen:g} x{width:g} under load, its maximum is {best_gen:g} x{best_width:g}"
+        note = f": {shares.link:.2f} of the usual bandwidth" if shares.link and shares.link < FULL_CLOCK else ""
+        note = ", as on the like devices" if shares.expected.alike and shares.link == 1 else note
+        return "; ".join([text + note, *_rest(shares, shares.link, "normal for that link")])
     return f"the link ran at its maximum, PCIe {gen:g} x{width:g}: {together or 'check NUMA, IOMMU and replays'}"

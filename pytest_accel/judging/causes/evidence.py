@@ -1,4 +1,4 @@
-"""Adds what may explain or excuse a shortfall to a measurement: telemetry, fractions, what disturbed it. Pure."""
+"""The details that may explain or excuse a shortfall: telemetry, fractions, what disturbed a measurement. Pure."""
 
 from __future__ import annotations
 
@@ -39,29 +39,29 @@ def with_evidence(
         details["of_clock"] = clock
     if (alone := results.of_alone(measurement, earlier)) is not None:
         details["of_alone"] = alone
-    if lost := losses(_while_sampled(measurement, readings), device.facts.get("clock_max_mhz")):
-        details["clock_losses"] = lost
-    if little := telemetry.unproven(measurement.metric, device, readings):
-        notes = (*notes, Note("unproven", little))
+    if clock_losses := losses(_while_sampled(measurement, readings), device.facts.get("clock_max_mhz")):
+        details["clock_losses"] = clock_losses
+    if doubt := telemetry.unproven(measurement.metric, device, readings):
+        notes = (*notes, Note("unproven", doubt))
     if (rise := telemetry.warmed(measurement, readings)) is not None:
         details["warmed_k"] = rise
-    measured = results.foreseen(replace(measurement, notes=(*measurement.notes, *notes), details=details), sku)
-    return [measured, *telemetry.seen_beside(measured, device, summary)]
+    enriched = results.foreseen(replace(measurement, notes=(*measurement.notes, *notes), details=details), sku)
+    return [enriched, *telemetry.seen_beside(enriched, device, summary)]
 
 
 def _while_sampled(measurement: Measurement, readings: Sequence[Reading]) -> Sequence[Reading]:
     """Return the readings while the samples were taken, without those of the warm-up; all if that is not known."""
     ends = measurement.details.get("ends")
-    since = measurement.ended - ends[-1] if ends else measurement.started
-    return [each for each in readings if each["at"] >= since]
+    start = measurement.ended - ends[-1] if ends else measurement.started
+    return [reading for reading in readings if reading["at"] >= start]
 
 
 def from_outside(disturbance: str | None, load: str | None) -> tuple[Note, ...]:
-    """Return what excuses a shortfall from outside: another user of the device, a load before the run."""
+    """Return the notes that excuse a shortfall from outside: another user of the device, a load before the run."""
     return tuple(note for note in (Note("load", load or ""), Note("disturbed", disturbance or "")) if note.text)
 
 
-# -- compares a matrix product with the peak at the clock that the device really held. Pure
+# -- a matrix product as a share of the peak at the clock that the device really held
 
 
 AGREE = 0.03
@@ -82,9 +82,9 @@ def flops_per_clock(sheet: Datasheet, dtype: str) -> float | None:
     The datasheet states them for the first dtype of a group (bf16 or fp16; fp32). Those of the other dtypes follow
     from the ratio of the peaks.
     """
-    group, stated = (("bf16", "fp16"), "tensor") if dtype in TENSOR else (("fp32",), "fp32")
-    first = next((each for each in group if each in sheet.tflops), "")
-    base = sheet.compute.get(f"{stated}_flops_per_clock")
+    group, name = (("bf16", "fp16"), "tensor") if dtype in TENSOR else (("fp32",), "fp32")
+    first = next((member for member in group if member in sheet.tflops), "")
+    base = sheet.compute.get(f"{name}_flops_per_clock")
     if not base or not first or dtype not in sheet.tflops:
         return None
     return float(base) * sheet.tflops[dtype] / sheet.tflops[first]
@@ -104,16 +104,16 @@ def of_clock(measurement: Measurement, sheet: Datasheet, device: Device, summary
         return None
     if not (clock and clock["mean"] and units and per_clock):
         return None
-    mhz, counted = clock["mean"], measurement.details.get("counted_mhz")
-    found: OfClock = {"mhz": mhz}
-    if counted:
-        found["counted_mhz"] = counted
-    if counted and abs(counted / mhz - 1) > AGREE:
-        return found
-    return {**found, "share": value / attainable(int(units), per_clock, mhz)}
+    mhz, counted_mhz = clock["mean"], measurement.details.get("counted_mhz")
+    result: OfClock = {"mhz": mhz}
+    if counted_mhz:
+        result["counted_mhz"] = counted_mhz
+    if counted_mhz and abs(counted_mhz / mhz - 1) > AGREE:
+        return result
+    return {**result, "share": value / attainable(int(units), per_clock, mhz)}
 
 
 def _sustained(measurement: Measurement) -> bool:
     """Return True for a rate under load without a pause, so that the mean clock is the clock under load."""
-    declared = declaration_of(measurement.metric)
-    return measurement.unit == "TFLOPS" and declared is not None and declared.sustained
+    declaration = declaration_of(measurement.metric)
+    return measurement.unit == "TFLOPS" and declaration is not None and declaration.sustained

@@ -1,4 +1,4 @@
-"""Chooses the fault code of a verdict, with severity and next step. Pure.
+"""The fault code of a verdict, with severity and next step. Pure.
 
 The cause counts more than the metric: a product that is slow because of heat has the code of heat. It is taken from
 the evidence beside the measurement, as in the sentence of the verdict (`judging/causes/diagnosis.py`).
@@ -48,7 +48,7 @@ REASONS = {
 MOST = 0.5
 """The share of the lost clock from which on a reason is the cause."""
 CAUSES = {"compute-slow": "soak.throttle.", "unsteady": "soak.throttle.", "host-link-slow": "health.pcie_width"}
-"""By code, how the metrics begin whose failure on the same device is its cause."""
+"""By code, the prefix of the metrics whose failure on the same device is its cause."""
 COUNTED = tuple(f"counters.{name}" for name in ERROR_COUNTERS)
 """The metrics of counters that are read of the device."""
 PRODUCT = "inventory.sku"
@@ -98,68 +98,65 @@ def findings(
     """Return the finding of every verdict that has one, by the key of the verdict, worst verdict first.
 
     A device of another product has the finding "wrong-product", and else only those of faults that no limit tells, such
-    as a device that was lost: the limits are those of the other product.
+    as a device that was lost.
     """
-    known = {device.uuid: device for device in devices}
-    strange = _of_other_product(verdicts, set(known))
-    remarkable = worst_first(
-        [
-            each
-            for each in verdicts
-            if each.status not in FINE and (each.subject not in strange or each.device_failed or each.metric == PRODUCT)
-        ]
-    )
+    by_uuid = {device.uuid: device for device in devices}
+    strange = _of_other_product(verdicts, set(by_uuid))
+    remarkable = [
+        verdict
+        for verdict in verdicts
+        if verdict.status not in FINE
+        # a limit of the SKU says nothing of another product
+        and (verdict.subject not in strange or verdict.device_failed or verdict.metric == PRODUCT)
+    ]
     if not remarkable:
         return {}
-    attempts = RunAttempts.of(measurements, known.values())
-    found: dict[Key, Finding] = {}
-    for verdict in remarkable:
-        place = verdict.metric, verdict.subject
-        own, others = attempts.measured.get(place, ()), attempts.background(place).others
-        finding = finding_of(verdict, own, known.get(verdict.subject), others)
-        if finding:
-            found[verdict.key] = finding
-    return _by_cause(found)
+    run_attempts = RunAttempts.of(measurements, by_uuid.values())
+    by_key: dict[Key, Finding] = {}
+    for verdict in worst_first(remarkable):
+        key = verdict.metric, verdict.subject
+        attempts, like_devices = run_attempts.measured.get(key, ()), run_attempts.background(key).like_devices
+        if finding := finding_of(verdict, attempts, by_uuid.get(verdict.subject), like_devices):
+            by_key[verdict.key] = finding
+    return _by_cause(by_key)
 
 
-def _by_cause(found: dict[Key, Finding]) -> dict[Key, Finding]:
+def _by_cause(by_key: dict[Key, Finding]) -> dict[Key, Finding]:
     """Return findings with the code of what made the same device slow, such as the power brake or a narrow link."""
     origins: dict[tuple[str, str], Finding] = {}
-    for (metric, subject, _), each in found.items():
-        for begins in {*CAUSES.values()}:
-            if metric.startswith(begins) and each.severity is Severity.ERROR:
-                origins.setdefault((subject, begins), each)
-    by_key = {key: origins.get((key[1], CAUSES.get(each.fault.name, ""))) for key, each in found.items()}
+    for (metric, subject, _), finding in by_key.items():
+        for prefix in {*CAUSES.values()}:
+            if metric.startswith(prefix) and finding.severity is Severity.ERROR:
+                origins.setdefault((subject, prefix), finding)
+    origin_of = {key: origins.get((key[1], CAUSES.get(finding.fault.name, ""))) for key, finding in by_key.items()}
     return {
-        key: replace(each, fault=cause.fault, do=cause.do) if (cause := by_key[key]) else each
-        for key, each in found.items()
+        key: replace(finding, fault=cause.fault, do=cause.do) if (cause := origin_of[key]) else finding
+        for key, finding in by_key.items()
     }
 
 
-def _of_other_product(verdicts: Iterable[Verdict], known: set[str]) -> set[str]:
-    """Return the devices that are another product than the SKU; with the node, if all of them are.
-
-    One whose owner waives that is judged by the limits of the SKU all the same, so it is none of them.
-    """
-    product = (each for each in verdicts if each.metric == PRODUCT and each.status is Status.FAIL)
-    found = {each.subject for each in product if each.waiver is None}
-    return found | ({NODE} if known and known <= found else set())
+def _of_other_product(verdicts: Iterable[Verdict], uuids: set[str]) -> set[str]:
+    """Return the devices that are another product than the SKU; with the node, if all of them are."""
+    product = (verdict for verdict in verdicts if verdict.metric == PRODUCT and verdict.status is Status.FAIL)
+    # a device whose owner waives that is judged by the limits of the SKU all the same
+    subjects = {verdict.subject for verdict in product if verdict.waiver is None}
+    return subjects | ({NODE} if uuids and uuids <= subjects else set())
 
 
 def finding_of(
-    verdict: Verdict, own: Attempts = (), device: Device | None = None, others: Sequence[Attempts] = ()
+    verdict: Verdict, attempts: Attempts = (), device: Device | None = None, like_devices: Sequence[Attempts] = ()
 ) -> Finding | None:
     """Return the finding of a verdict; None if it holds without a remark or does not apply.
 
-    `own` are the attempts at its metric and `others` those of the like devices. Without them the metric alone decides.
+    `attempts` are those at its metric, `like_devices` has those of the like devices. Without them the metric decides.
     """
     if verdict.status in FINE:
         return None
     # the worst error that the driver or the kernel reported: one with a code of its own, else the first
-    reports = own[-1].details.get("reports", ()) if own else ()
-    coded = [each for each in reports if known(each).code]
+    reports = attempts[-1].details.get("reports", ()) if attempts else ()
+    coded = [report for report in reports if known(report).code]
     reported = next(iter([*coded, *reports]), None)
-    fault = _fault(verdict, own, device, others, reported)
+    fault = _fault(verdict, attempts, device, like_devices, reported)
     number = reported.number if reported and not reported.message else 0
     action = xids.immediate_action(number)
     vendor = f"Xid {number}{f' ({action})' if action else ''}" if number else ""
@@ -175,11 +172,11 @@ def _next_step(verdict: Verdict, fault: FaultCode, do: str) -> str:
     if verdict.status is not Status.FAIL:
         reason = decider(verdict)
         return fault.do_by.get(verdict.metric) or fault.do_by.get(reason.kind if reason else "", do)
-    own = verdict.limit.origin if verdict.limit and verdict.by_own_limit else ""
-    alike = [reason.devices for reason in verdict.reasons if isinstance(reason, AllAlike)]
-    if alike and fault.action in OF_ONE and do == fault.do:  # the driver reported nothing of this device
-        do = ALIKE.format(*alike) + (", and check the limit" if not own else "")
-    return f"check the limit of your own first ({own}); if it is right: {do}" if own else do
+    own_limit = verdict.limit.origin if verdict.limit and verdict.by_own_limit else ""
+    counts = [reason.devices for reason in verdict.reasons if isinstance(reason, AllAlike)]
+    if counts and fault.action in OF_ONE and do == fault.do:  # the driver reported nothing of this device
+        do = ALIKE.format(*counts) + (", and check the limit" if not own_limit else "")
+    return f"check the limit of your own first ({own_limit}); if it is right: {do}" if own_limit else do
 
 
 def _severity(verdict: Verdict, fault: FaultCode) -> Severity:
@@ -190,7 +187,11 @@ def _severity(verdict: Verdict, fault: FaultCode) -> Severity:
 
 
 def _fault(
-    verdict: Verdict, own: Attempts, device: Device | None, others: Sequence[Attempts], reported: ErrorReport | None
+    verdict: Verdict,
+    attempts: Attempts,
+    device: Device | None,
+    like_devices: Sequence[Attempts],
+    report: ErrorReport | None,
 ) -> FaultCode:
     if verdict.event == LEFT_OUT:
         return BY_NAME["not-tried"]
@@ -201,43 +202,44 @@ def _fault(
     if verdict.event:
         return BY_NAME[EVENTS[verdict.event]]
     if verdict.device_failed:
-        return BY_NAME[_of_failure(verdict, own)]
-    if reported:
-        name = known(reported).code
+        return BY_NAME[_of_failure(verdict, attempts)]
+    if report:
+        name = known(report).code
         return BY_NAME[name] if name else of_metric(verdict.metric)
-    several = any(isinstance(reason, Cause) and reason.before for reason in verdict.reasons)
-    evidence = (fallen_short(own, verdict) or own[-1:])[: None if several else 1]
-    cause = next(filter(None, (_cause(each, device, verdict, others) for each in evidence)), None) if device else None
+    earlier = any(isinstance(reason, Cause) and reason.before for reason in verdict.reasons)
+    evidence = (fallen_short(attempts, verdict) or attempts[-1:])[: None if earlier else 1]
+    causes = (_cause(measurement, device, verdict, like_devices) for measurement in evidence if device)
+    cause = next(filter(None, causes), None)
     return BY_NAME[cause] if cause else of_metric(verdict.metric)
 
 
-def _of_failure(verdict: Verdict, own: Attempts) -> str:
+def _of_failure(verdict: Verdict, attempts: Attempts) -> str:
     """Return the code of a device that failed while it was measured, and neither hung nor ended its process."""
-    trouble = own[-1].trouble if own else None
+    trouble = attempts[-1].trouble if attempts else None
     if verdict.metric == "inventory.driver":
         return of_metric(verdict.metric).name
     if verdict.metric.startswith(COUNTED):
         return "device-lost"  # counters are read of the device itself, and it did not answer
     if verdict.value is not None and trouble is None:
         return of_metric(verdict.metric).name
-    if not any(isinstance(each, WrongData) for each in verdict.reasons):
+    if not any(isinstance(reason, WrongData) for reason in verdict.reasons):
         return "device-error"
-    declared = declaration_of(verdict.metric)
-    return "wrong-transfer" if declared and declared.for_several else "wrong-result"
+    declaration = declaration_of(verdict.metric)
+    return "wrong-transfer" if declaration and declaration.for_several else "wrong-result"
 
 
-def _cause(measurement: Measurement, device: Device, verdict: Verdict, others: Sequence[Attempts]) -> str | None:
+def _cause(measurement: Measurement, device: Device, verdict: Verdict, like_devices: Sequence[Attempts]) -> str | None:
     """Return the name of the code of what slowed the device down: the reason for most of the lost clock, or the link.
 
     Only rates, and what is computed from the rates of a soak, have such a cause.
     """
     if not is_rate(measurement.unit) and of_metric(verdict.metric).name != "unsteady":
         return None
-    shares = causes.shares(measurement, device, verdict.limit, others)
+    shares = causes.shares(measurement, device, verdict.limit, like_devices)
     if measurement.metric.startswith("host_copy") and shares.link and shares.link < causes.FULL_CLOCK:
         return "host-link-narrow"
     for names, share in shares.by_reason.items():
-        named = [REASONS[name] for name in names.split(JOINT) if name in REASONS]
-        if named and share >= MOST:
-            return named[0]
+        codes = [REASONS[name] for name in names.split(JOINT) if name in REASONS]
+        if codes and share >= MOST:
+            return codes[0]
     return None

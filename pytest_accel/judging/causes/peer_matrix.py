@@ -1,4 +1,4 @@
-"""Attributes slow or wrong copies between two devices to one of them, by the whole matrix of pairs. Pure."""
+"""The device to which a slow or wrong copy between two is attributed, by the whole matrix of pairs. Pure."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ def blamed(matrix: Mapping[Pair, float]) -> dict[Pair, tuple[str, ...]]:
     receive. A pair that neither explains is attributed to its sender. With two devices, and for a pair of two slow
     devices, both are returned, because they cannot be told apart.
     """
-    least = SHORT * fastest(matrix)
+    bound = SHORT * fastest(matrix)
     names = {name for pair in matrix for name in pair}
-    out = {name for name in names if all(rate < least for (sender, _), rate in matrix.items() if sender == name)}
-    into = {name for name in names if all(rate < least for (_, receiver), rate in matrix.items() if receiver == name)}
+    senders = {name for name in names if all(rate < bound for pair, rate in matrix.items() if pair[0] == name)}
+    receivers = {name for name in names if all(rate < bound for pair, rate in matrix.items() if pair[1] == name)}
     explained = {}
     for (sender, receiver), rate in matrix.items():
-        if rate < least:
-            guilty = [name for name, low in ((sender, out), (receiver, into)) if name in low]
-            explained[sender, receiver] = tuple(guilty or [sender])
+        if rate < bound:
+            culprits = [name for name, low in ((sender, senders), (receiver, receivers)) if name in low]
+            explained[sender, receiver] = tuple(culprits or [sender])
     return explained
 
 
-def accused(found: Sequence[Measurement], floor: float) -> tuple[Pair, ...]:
+def accused(rows: Sequence[Measurement], floor: float) -> tuple[Pair, ...]:
     """Return the pairs below the floor, the only ones that a repeat has to measure."""
-    return tuple(pair for pair, rate in _rates(_cells(found)).items() if rate < floor)
+    return tuple(pair for pair, rate in _rates(_cells(rows)).items() if rate < floor)
 
 
 def seconds_again(pairs: Sequence[Pair], seconds: float) -> float:
     """Return the seconds for repeating `pairs`, where the whole matrix took `seconds`.
 
-    Each pair gets as long as the whole matrix, since a long measurement tells a slow pair from the unluckiest of
-    many. All pairs together get at most AGAIN times that: if many fall short, it is not bad luck.
+    All pairs together get at most AGAIN times that: if many fall short, it is not bad luck.
     """
+    # each pair gets as long as the matrix did: a long measurement tells a slow pair from the unluckiest of many
     return seconds * min(len(pairs), AGAIN)
 
 
@@ -65,68 +65,68 @@ def attributed_after_repeat(
 ) -> list[Measurement]:
     """Return the measurements of all devices whose worst pair changes when `fresh` cells replace those in `before`.
 
-    See `attributed`. The samples of the repeat are not mixed with the first ones, which were selected for being
-    low.
+    See `attributed`.
     """
-    new = {each.subject: each.details["cells"] for each in fresh if "cells" in each.details}
-    old = {each.subject: each.samples for each in attributed(before, names)}
-    whole = [_renewed(row, new.get(row.subject, {}), fresh[0]) for row in before if fresh and "cells" in row.details]
-    judged = [each for each in attributed(whole, names) if each.samples != old[each.subject]]
-    return [*judged, *(each for each in fresh if "cells" not in each.details)]
+    # the samples of the repeat replace the first ones, which were selected for being low
+    new_cells = {row.subject: row.details["cells"] for row in fresh if "cells" in row.details}
+    old_samples = {row.subject: row.samples for row in attributed(before, names)}
+    old_rows = [row for row in before if fresh and "cells" in row.details]
+    rows = [_renewed(row, new_cells.get(row.subject, {}), fresh[0]) for row in old_rows]
+    changed = [row for row in attributed(rows, names) if row.samples != old_samples[row.subject]]
+    return [*changed, *(row for row in fresh if "cells" not in row.details)]
 
 
-def _renewed(row: Measurement, cells: Mapping[str, Cell], when: Measurement) -> Measurement:
+def _renewed(row: Measurement, cells: Mapping[str, Cell], repeat: Measurement) -> Measurement:
     details: Details = {**row.details, "cells": {**row.details["cells"], **cells}}
-    return replace(row, details=details, started=when.started, ended=when.ended)
+    return replace(row, details=details, started=repeat.started, ended=repeat.ended)
 
 
-def _cells(found: Sequence[Measurement]) -> dict[Pair, Cell]:
-    return {
-        (each.subject, receiver): cell for each in found for receiver, cell in each.details.get("cells", {}).items()
-    }
+def _cells(rows: Sequence[Measurement]) -> dict[Pair, Cell]:
+    return {(row.subject, receiver): cell for row in rows for receiver, cell in row.details.get("cells", {}).items()}
 
 
 def _rates(cells: Mapping[Pair, Cell]) -> dict[Pair, float]:
     return {pair: 0.0 if cell["wrong"] else median(cell["samples"]) for pair, cell in cells.items()}
 
 
-def attributed(found: Sequence[Measurement], names: Names) -> list[Measurement]:
-    """Give each device the worst pair that is attributed to it, in place of the worst pair of its row.
+def attributed(rows: Sequence[Measurement], names: Names) -> list[Measurement]:
+    """Return the rows, each with the worst pair that is attributed to its device in place of the worst of the row.
 
     The measurement of a row holds `details["cells"]`: receiver -> samples (GB/s), seconds, and `wrong` if the payload
     arrived corrupted. Other measurements are returned as they are. `names` maps subjects to display names.
     """
-    cells = _cells(found)
+    cells = _cells(rows)
     if not cells:
-        return list(found)
+        return list(rows)
     matrix = _rates(cells)
-    wrong = {pair: 0.0 if cell["wrong"] else 1.0 for pair, cell in cells.items()}
+    intact = {pair: 0.0 if cell["wrong"] else 1.0 for pair, cell in cells.items()}
     slow = {pair: median(cell["samples"]) for pair, cell in cells.items() if cell["samples"]}
-    guilty = {**(blamed(slow) if slow else {}), **blamed(wrong)}  # who is slow to send is not to blame for wrong data
-    return [_own(each, matrix, guilty, cells, names) if "cells" in each.details else each for each in found]
+    # a device that is slow to send is not to blame for wrong data
+    culprits = {**(blamed(slow) if slow else {}), **blamed(intact)}
+    return [_own(row, matrix, culprits, cells, names) if "cells" in row.details else row for row in rows]
 
 
 def _own(
     row: Measurement,
     matrix: Mapping[Pair, float],
-    guilty: Mapping[Pair, tuple[str, ...]],
+    culprits: Mapping[Pair, tuple[str, ...]],
     cells: Mapping[Pair, Cell],
     names: Names,
 ) -> Measurement:
-    me = row.subject
-    mine = [pair for pair, who in guilty.items() if me in who]
-    clear = [pair for pair in matrix if pair[0] == me and pair not in guilty]
-    pair = min(mine or clear or [pair for pair in matrix if pair[0] == me], key=matrix.__getitem__)
+    subject = row.subject
+    blamed_pairs = [pair for pair, subjects in culprits.items() if subject in subjects]
+    good_pairs = [pair for pair in matrix if pair[0] == subject and pair not in culprits]
+    pair = min(blamed_pairs or good_pairs or [pair for pair in matrix if pair[0] == subject], key=matrix.__getitem__)
     cell = cells[pair]
     samples: tuple[float, ...] = tuple(cell["samples"])
     details: Details = {
         **row.details,
-        "row": {names[receiver]: rate for (sender, receiver), rate in matrix.items() if sender == me},
+        "row": {names[receiver]: rate for (sender, receiver), rate in matrix.items() if sender == subject},
     }
     del details["cells"]
     details.pop("ends", None)  # those of the row's own slowest pair, which may be another one
-    why = _why(me, mine, guilty, matrix, names)
-    causes = [f"{names[pair[0]]} to {names[pair[1]]}; {why}"] if mine else []
+    reason = _why(subject, blamed_pairs, culprits, matrix, names)
+    causes = [f"{names[pair[0]]} to {names[pair[1]]}; {reason}"] if blamed_pairs else []
     causes += [STAGED] if cell.get("direct") is False else []
     return replace(
         row,
@@ -136,26 +136,23 @@ def _own(
         samples=samples,
         statistic="median",
         seconds=tuple(cell["seconds"]),
-        trouble=Trouble("device", f"{cell['wrong']}; {why}", wrong=True) if cell["wrong"] else row.trouble,
+        trouble=Trouble("device", f"{cell['wrong']}; {reason}", wrong=True) if cell["wrong"] else row.trouble,
         details=details,
     )
 
 
 def _why(
-    me: str, mine: Sequence[Pair], guilty: Mapping[Pair, object], matrix: Mapping[Pair, float], names: Names
+    subject: str, blamed: Sequence[Pair], culprits: Mapping[Pair, object], matrix: Mapping[Pair, float], names: Names
 ) -> str:
-    """Return a sentence on what the pairs of one device that fall short have in common.
-
-    Those for which another device is to blame (`guilty`) say nothing about the others.
-    """
-    out = all(pair in guilty for pair in matrix if pair[0] == me)
-    into = all(pair in guilty for pair in matrix if pair[1] == me)
+    """Return a sentence on what the pairs of one device that fall short have in common."""
+    sends_badly = all(pair in culprits for pair in matrix if pair[0] == subject)
+    receives_badly = all(pair in culprits for pair in matrix if pair[1] == subject)
     if len({name for pair in matrix for name in pair}) == 2:
         return "two devices are too few to tell which of them, or their link, is at fault"
-    if out and into:
-        return f"{names[me]} falls short to and from every other device: the device or its own links"
-    if out or into:
-        way = "sending to" if out else "receiving from"
-        return f"{names[me]} falls short {way} every other device, while the others do well among themselves"
-    pairs = f"{len(mine)} of its pairs fall" if len(mine) > 1 else "1 of its pairs falls"
+    if sends_badly and receives_badly:
+        return f"{names[subject]} falls short to and from every other device: the device or its own links"
+    if sends_badly or receives_badly:
+        way = "sending to" if sends_badly else "receiving from"
+        return f"{names[subject]} falls short {way} every other device, while the others do well among themselves"
+    pairs = f"{len(blamed)} of its pairs fall" if len(blamed) > 1 else "1 of its pairs falls"
     return f"only {pairs} short: the link between the two devices, or the switch"

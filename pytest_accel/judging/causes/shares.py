@@ -1,4 +1,4 @@
-"""Splits a shortfall into factors, and the lost clock into shares by reasons, from the details of a measurement. Pure.
+"""A shortfall in factors, and the lost clock in shares by reasons, from the details of a measurement. Pure.
 
 A rate is the clock times what the device does at that clock. A copy to the host follows the width and generation of its
 link, and a stream the clock of the memory. What each of these should be is known from the like devices of the same run,
@@ -8,8 +8,8 @@ and where there are too few of them, or they are as slow, from the highest that 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -38,19 +38,18 @@ LOWERED = 0.99
 NAMED_SHARE = 0.03
 """Share of the lost clock below which a reason is not named: shares are only known to some percent."""
 
-Reading = Callable[[Measurement], float | None]
-"""A function that returns what was read during a measurement, None if it was not."""
+
 POWER_CAP, LOCK, LOWERED_LIMIT, UNEXPLAINED = "sw_power_cap_s", "application_clocks", "lowered_limit", "unexplained"
 
 
 @dataclass(frozen=True)
 class Yardstick:
-    """What a device is compared with: a rate or a time, and a clock in MHz; None for what is not known."""
+    """The rate or time and the clock in MHz that a device is compared with; None for what is not known."""
 
     value: float | None = None
     clock: float | None = None
     of: str = ""
-    """What they are those of, as words: "the median of 8 devices", or empty."""
+    """The origin of value and clock in words: "the median of 8 devices", or empty."""
     alike: bool = False
     """True if they are those of like devices under the same load."""
 
@@ -82,59 +81,57 @@ class Shares:
         return bool(self.clock and self.expected.clock and self.clock < FULL_CLOCK * self.expected.clock)
 
 
-def shares(measurement: Measurement, device: Device, limit: Limit | None, others: Sequence[Attempts]) -> Shares:
-    """Return the factors of a shortfall. `others` are the attempts of the like devices, its own included."""
+def shares(measurement: Measurement, device: Device, limit: Limit | None, like_devices: Sequence[Attempts]) -> Shares:
+    """Return the factors of a shortfall. `like_devices` has the attempts of the like devices, its own included."""
     clock = mean_clock(measurement)
-    expected = expectation(measurement, clock, device, limit, others)
+    expected = expectation(measurement, clock, device, limit, like_devices)
     shortfall = _speed(measurement, expected.value)
-    found = Shares(expected, None if shortfall is None else shortfall - 1, clock)
-    by_reason = _by_reason(measurement, device, expected) if found.low_clock else {}
+    factors = Shares(expected, None if shortfall is None else shortfall - 1, clock)
     facts = device.facts
-    like = [each for attempt in others if (each := _last(attempt, measurement))] if expected.alike else []
+    last_attempts = _last_of_each(like_devices, measurement) if expected.alike else []
     widest = _bandwidth(facts.get("pcie_gen_max"), facts.get("pcie_width_max"))
-    return Shares(
-        expected,
-        found.shortfall,
-        clock,
-        by_reason,
-        _at_clock(measurement, shortfall, clock, expected),
-        _of_usual(measurement, like, _link, widest),
-        _of_usual(measurement, like, _memory_clock, facts.get("memory_clock_max_mhz")),
+    highest = facts.get("memory_clock_max_mhz")
+    return replace(
+        factors,
+        by_reason=_by_reason(measurement, device, expected) if factors.low_clock else {},
+        at_clock=_at_clock(measurement, shortfall, clock, expected),
+        link=_of_usual(_link(measurement), map(_link, last_attempts), widest),
+        memory_clock=_of_usual(_memory_clock(measurement), map(_memory_clock, last_attempts), highest),
     )
 
 
 def expectation(
-    own: Measurement, clock: float | None, device: Device, limit: Limit | None, others: Sequence[Attempts]
+    measurement: Measurement, clock: float | None, device: Device, limit: Limit | None, like_devices: Sequence[Attempts]
 ) -> Yardstick:
-    """Return what a measurement should have been.
+    """Return the value and the clock that a measurement should have had.
 
     That is the median of its neighbours, if there are three that nothing disturbed and this one is slower than they
     are; else the figure that the limit is derived from, and the device's highest clock: the one that it states, or as
     a processor states none, the highest that was read.
     """
-    alike = [each for attempt in others if (each := _last(attempt, own)) and each.subject != own.subject]
-    known = [each for each in map(mean_clock, alike) if each]
-    usual = median(known) if len(known) >= ENOUGH_ALIKE - 1 else None
-    if _timed(own) and len(alike) >= ENOUGH_ALIKE - 1:
-        middle = median([float(each.value or 0) for each in alike])
-        speed = _speed(own, middle)
+    others = [last for last in _last_of_each(like_devices, measurement) if last.subject != measurement.subject]
+    clocks = [clock for clock in map(mean_clock, others) if clock]
+    usual_clock = median(clocks) if len(clocks) >= ENOUGH_ALIKE - 1 else None
+    if _timed(measurement) and len(others) >= ENOUGH_ALIKE - 1:
+        middle = median([float(other.value or 0) for other in others])
+        speed = _speed(measurement, middle)
         if speed is not None and speed < AS_FAST:
-            return Yardstick(middle, usual, f"the median of its {len(alike)} neighbours", alike=True)
-    elif not _timed(own) and clock and usual and clock < FULL_CLOCK * usual:
-        return Yardstick(None, usual, f"the median of its {len(known)} neighbours", alike=True)
-    lost = own.details.get("clock_losses")
-    highest = device.facts.get("clock_max_mhz") or (lost["from_mhz"] if lost else None)
+            return Yardstick(middle, usual_clock, f"the median of its {len(others)} neighbours", alike=True)
+    elif not _timed(measurement) and clock and usual_clock and clock < FULL_CLOCK * usual_clock:
+        return Yardstick(None, usual_clock, f"the median of its {len(clocks)} neighbours", alike=True)
+    losses = measurement.details.get("clock_losses")
+    highest = device.facts.get("clock_max_mhz") or (losses["from_mhz"] if losses else None)
     figure = limit and (limit.reference or (limit.healthy[0] if limit.healthy else None))
-    if figure and _timed(own) and limit and not limit.relative:
+    if figure and _timed(measurement) and limit and not limit.relative:
         return Yardstick(figure, highest, "what is expected")
     return Yardstick(None, highest)
 
 
-def _of_usual(own: Measurement, like: Sequence[Measurement], read: Reading, highest: float | None) -> float | None:
+def _of_usual(value: float | None, like_values: Iterable[float | None], highest: float | None) -> float | None:
     """Return a reading as a fraction of that of the like devices, or without them of the highest that is stated."""
-    readings = [each for each in map(read, like) if each]
-    usual, found = median(readings) if readings else highest, read(own)
-    return found / usual if found and usual else None
+    readings = [reading for reading in like_values if reading]
+    expected = median(readings) if readings else highest
+    return value / expected if value and expected else None
 
 
 def _link(measurement: Measurement) -> float | None:
@@ -155,15 +152,20 @@ def _memory_clock(measurement: Measurement) -> float | None:
 
 def mean_clock(measurement: Measurement) -> float | None:
     """Return the mean clock in MHz while the samples were taken."""
-    lost, gauge = measurement.details.get("clock_losses"), measurement.details.get("telemetry", {}).get("clock_mhz")
-    return lost["mhz"] if lost else gauge["mean"] if gauge else None
+    losses, gauge = measurement.details.get("clock_losses"), measurement.details.get("telemetry", {}).get("clock_mhz")
+    return losses["mhz"] if losses else gauge["mean"] if gauge else None
 
 
-def _last(attempt: Attempts, own: Measurement) -> Measurement | None:
-    """Return the last attempt of a like device in company, if its figure can be compared with `own`."""
-    together = [each for each in attempt if each.how == own.how and not each.trouble and not each.noted("disturbed")]
-    usable = [each for each in together if isinstance(each.value, int | float) and each.unit == own.unit]
-    return usable[-1] if usable else None
+def _last_of_each(devices: Sequence[Attempts], measurement: Measurement) -> list[Measurement]:
+    """Return the last attempt of each device whose figure can be compared with a measurement."""
+    comparable = ([attempt for attempt in attempts if _comparable(attempt, measurement)] for attempts in devices)
+    return [attempts[-1] for attempts in comparable if attempts]
+
+
+def _comparable(attempt: Measurement, measurement: Measurement) -> bool:
+    """Return True for an undisturbed attempt in the same company and unit as a measurement."""
+    same = (attempt.how, attempt.unit) == (measurement.how, measurement.unit)
+    return same and isinstance(attempt.value, int | float) and not attempt.trouble and not attempt.noted("disturbed")
 
 
 def _timed(measurement: Measurement) -> bool:
@@ -180,7 +182,7 @@ def _speed(measurement: Measurement, expected: float | None) -> float | None:
 
 
 def _at_clock(measurement: Measurement, speed: float | None, clock: float | None, expected: Yardstick) -> float | None:
-    """Return what a device reaches at the clock that it held, as a fraction of the usual; None if it is not known."""
+    """Return the speed of a device at the clock that it held, as a fraction of the usual; None if it is not known."""
     if seldom_read(measurement):
         return None
     if expected.alike and speed and clock and expected.clock:
@@ -190,34 +192,29 @@ def _at_clock(measurement: Measurement, speed: float | None, clock: float | None
 
 
 def _by_reason(measurement: Measurement, device: Device, expected: Yardstick) -> dict[str, float]:
-    """Return the share of the lost clock by reasons, largest first.
-
-    What is lost up to the like devices' clock is normal. It is taken off what was lost all the time, then off what the
-    power cap took, which holds the like devices back as well.
-    """
-    lost = measurement.details.get("clock_losses")
-    if not lost or not expected.clock:
+    """Return the share of the lost clock by reasons, largest first."""
+    losses = measurement.details.get("clock_losses")
+    if not losses or not expected.clock:
         return {}
-    found = dict(lost["by_reason"])
-    normal = math.log(lost["from_mhz"] / expected.clock)
-    throughout, normal = max(0.0, lost["throughout"] - normal), max(0.0, normal - lost["throughout"])
-    found = {name: max(0.0, part - normal) if name == POWER_CAP else part for name, part in found.items()}
-    name = _throughout(measurement, device, lost, expected)
-    found[name] = found.get(name, 0.0) + throughout
-    found = _corrected(found, measurement, device)
-    whole = math.fsum(found.values())
-    ordered = sorted(found.items(), key=lambda each: -each[1])
-    return {name: part / whole for name, part in ordered if part > NAMED_SHARE * whole} if whole else {}
+    by_reason = dict(losses["by_reason"])
+    # the loss down to the like devices' clock is normal: it is taken off what was lost all the time, then off what the
+    # power cap took, which holds the like devices back as well
+    normal = math.log(losses["from_mhz"] / expected.clock)
+    throughout, normal = max(0.0, losses["throughout"] - normal), max(0.0, normal - losses["throughout"])
+    by_reason = {name: max(0.0, part - normal) if name == POWER_CAP else part for name, part in by_reason.items()}
+    name = _throughout(measurement, device, losses, expected)
+    by_reason[name] = by_reason.get(name, 0.0) + throughout
+    by_reason = _corrected(by_reason, measurement, device)
+    total = math.fsum(by_reason.values())
+    ordered = sorted(by_reason.items(), key=lambda item: -item[1])
+    return {name: part / total for name, part in ordered if part > NAMED_SHARE * total} if total else {}
 
 
-def _throughout(measurement: Measurement, device: Device, lost: ClockLosses, expected: Yardstick) -> str:
-    """Return the name of what lowered the clock all the time.
-
-    The power cap is named only beside no other reason where the like devices, whose clock is expected, have it too.
-    """
-    names = [name for name in lost["always"] if name != LOCK or _lock_counts(device.facts)]
+def _throughout(measurement: Measurement, device: Device, losses: ClockLosses, expected: Yardstick) -> str:
+    """Return the joined names of the reasons that lowered the clock all the time."""
+    names = [name for name in losses["always"] if name != LOCK or _lock_counts(device.facts)]
     if expected.alike and not lowered(device) and len(names) > 1:
-        names = [name for name in names if name != POWER_CAP]
+        names = [name for name in names if name != POWER_CAP]  # it holds the like devices back too
     if not names and locked(device):
         names = [LOCK]
     if not names and lowered(device) and _at_limit(measurement, device):
@@ -227,32 +224,32 @@ def _throughout(measurement: Measurement, device: Device, lost: ClockLosses, exp
     return JOINT.join(names) or UNEXPLAINED
 
 
-def _corrected(found: Mapping[str, float], measurement: Measurement, device: Device) -> dict[str, float]:
+def _corrected(by_reason: Mapping[str, float], measurement: Measurement, device: Device) -> dict[str, float]:
     """Return the losses with the power cap under its right name: a lowered limit, or no reason far below the limit."""
     name = POWER_CAP if _at_limit(measurement, device) else UNEXPLAINED
     name = LOWERED_LIMIT if lowered(device) and name == POWER_CAP else name
     renamed: dict[str, float] = {}
-    for reasons, part in found.items():
-        parts = [name if each == POWER_CAP else each for each in reasons.split(JOINT)]
-        joined = JOINT.join(each for each in parts if each != UNEXPLAINED or len(parts) == 1)
+    for reasons, part in by_reason.items():
+        parts = [name if reason == POWER_CAP else reason for reason in reasons.split(JOINT)]
+        joined = JOINT.join(reason for reason in parts if reason != UNEXPLAINED or len(parts) == 1)
         renamed[joined] = renamed.get(joined, 0.0) + part
     return renamed
 
 
 def _at_limit(measurement: Measurement, device: Device) -> bool:
-    """Return whether a device drew about as much as its power limit allows; True if that is not known."""
+    """Return True if a device drew about as much as its power limit allows; True if that is not known."""
     limit, drawn = device.facts.get("power_limit_w"), measurement.details.get("telemetry", {}).get("power_w")
     return not (limit and drawn) or drawn["max"] >= DRAWN * limit
 
 
 def lowered(device: Device) -> bool:
-    """Return whether the power limit of a device is below its default."""
+    """Return True if the power limit of a device is below its default."""
     limit, default = device.facts.get("power_limit_w"), device.facts.get("power_limit_default_w")
     return bool(limit and default and limit < LOWERED * default)
 
 
 def locked(device: Device) -> bool:
-    """Return whether the device states a setting that holds its clock down."""
+    """Return True if the device states a setting that holds its clock down."""
     facts = device.facts
     application, default = facts.get("clock_application_mhz"), facts.get("clock_application_default_mhz")
     level = facts.get("perf_level")

@@ -1,1 +1,1 @@
-"""What the verdicts say of the node: the closing line, and whether a record's acceptance adds up. Pure."""
+"""The conclusion from the verdicts on a node: its closing line, and a check that a record adds up. Pure."""

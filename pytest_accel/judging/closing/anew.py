@@ -1,4 +1,4 @@
-"""Judges a record anew, by the measurements and the limits that it holds. Pure."""
+"""A record judged anew, by the measurements and the limits that it holds. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,8 @@ from pytest_accel.judging.verdicts.like_devices import together
 
 
 def objections(run: Run, past_of: PastOf) -> tuple[str, ...]:
-    """Return where the verdicts and the result of a run differ from those that follow from its measurements.
-
-    Verdicts of a run that has not ended may still be judged again; such a run has no result.
-    """
-    if run.state == "running":
+    """Return the differences of a run's verdicts and result from those that follow from its measurements, in words."""
+    if run.state == "running":  # its verdicts may still be judged again
         return ("it has a result, and the run has not ended",) if run.closing.result else ()
     try:
         return (*_verdicts(run, past_of), *_result(run))
@@ -35,32 +32,33 @@ def _verdicts(run: Run, past_of: PastOf) -> Iterator[str]:
     names, spread_of = Names.of(run.devices), run.sku.get("spread", {}).get
     attempts = RunAttempts.of_run(run, spread_of, past_of)
     for verdict in run.verdicts:
-        place = verdict.metric, verdict.subject
-        its = of_then(attempts.measured.get(place, []), verdict)
-        if its:
-            found = attempts.verdict(place, verdict.limit, its)
+        key = verdict.metric, verdict.subject
+        basis = of_then(attempts.measured.get(key, []), verdict)
+        if basis:
+            expected = attempts.verdict(key, verdict.limit, basis)
         else:
-            found = replace(verdict, status=Status.UNMEASURED if verdict.status.holds else verdict.status)
-        if _shown(found) != _shown(verdict):
-            where = f"{names.get(verdict.subject, verdict.subject)} {verdict.metric}"
-            yield printable(f"{where} is {_shown(verdict)}, and {_shown(found)} by its measurements and its limit")
+            expected = replace(verdict, status=Status.UNMEASURED if verdict.status.holds else verdict.status)
+        if _shown(expected) != _shown(verdict):
+            name = f"{names.get(verdict.subject, verdict.subject)} {verdict.metric}"
+            yield printable(f"{name} is {_shown(verdict)}, and {_shown(expected)} by its measurements and its limit")
 
 
 def _shown(verdict: Verdict) -> str:
-    """Return what a verdict states of its value, in words."""
+    """Return the status, the value and the bounds of a verdict in words."""
     bounds = [f"{name} {bound:g}" for name in ("floor", "ceiling") if (bound := getattr(verdict, name)) is not None]
     return ", ".join([f"{verdict.status.value} at {show(verdict.value, verdict.unit)}", *bounds])
 
 
 def _result(run: Run) -> Iterator[str]:
-    """Yield how the closing line differs from the one that the verdicts and the circumstances give."""
-    if {run.simulated, *(each.simulated for each in run.measurements)} == {True, False}:
+    """Yield the differences of the closing line from the one that the verdicts and the circumstances give."""
+    if {run.simulated, *(measurement.simulated for measurement in run.measurements)} == {True, False}:
         yield "a part of it was measured on a simulated node"
-    stated, found = run.closing, close(run.verdicts, run.circumstances or Circumstances())
-    same = (found.result, found.exit) == (stated.result, stated.exit) and Result.words(stated.result) in stated.line
-    if not same or (found.result is Result.ACCEPTED and found.line.partition(" (")[0] not in stated.line):
-        says = f"it closed as '{stated.line}' with exit status {stated.exit}"
-        yield printable(f"{says}, and what it holds closes as '{found.line}'")
+    recorded, derived = run.closing, close(run.verdicts, run.circumstances or Circumstances())
+    matches = (derived.result, derived.exit) == (recorded.result, recorded.exit)
+    matches = matches and Result.words(recorded.result) in recorded.line
+    if not matches or (derived.result is Result.ACCEPTED and derived.line.partition(" (")[0] not in recorded.line):
+        claim = f"it closed as '{recorded.line}' with exit status {recorded.exit}"
+        yield printable(f"{claim}, and what it holds closes as '{derived.line}'")
 
 
 def not_believed(run: Run) -> Closing:

@@ -35,56 +35,55 @@ def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
 
 
 def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
-    judged = [each for each in verdicts if each.limit is not None or each.status is not Status.NOT_APPLICABLE]
-    limits = [each for each in judged if each.status is not Status.NOT_APPLICABLE]
-    failed = [each for each in limits if each.fails and each.status is Status.FAIL]
-    holding = sum(each.status.holds for each in limits)
+    limits = [verdict for verdict in verdicts if verdict.status is not Status.NOT_APPLICABLE]
+    failures = [verdict for verdict in limits if verdict.fails and verdict.status is Status.FAIL]
+    holding = sum(verdict.status.holds for verdict in limits)
     tally = f"{holding}/{len(limits)} limits" if limits or not around.own_tests else around.own_tests
     if around.interrupted:
         result = Result.INTERRUPTED if around.ended == exits.INTERRUPTED else Result.BROKEN
         text = f"{result.value} ({around.interrupted}) after {len(limits)} limits: nothing was accepted"
-        return Closing(text + (f"; {_rejected(failed, [], around)} so far" if failed else ""), around.ended, result)
-    if failed:
-        beside = closing_parts.short_beside(limits)
-        named = closing_parts.named([*failed, *beside], around.called)
-        return Closing(_rejected(failed, beside, around), exits.REJECTED, Result.REJECTED, named=named)
+        return Closing(text + (f"; {_rejected(failures, [], around)} so far" if failures else ""), around.ended, result)
+    if failures:
+        shortfalls = closing_parts.short_beside(limits)
+        worst_verdicts = closing_parts.named([*failures, *shortfalls], around.called)
+        return Closing(_rejected(failures, shortfalls, around), exits.REJECTED, Result.REJECTED, named=worst_verdicts)
     if around.broken_tests:
         text = f"BROKEN {around.broken_tests[0]}: a software error, not a verdict on the hardware; {tally} hold"
         return Closing(text, exits.BROKEN, Result.BROKEN)
-    undecided = [each for each in limits if each.fails]
+    undecided = [verdict for verdict in limits if verdict.fails]
     if unjudged := _not_judged(verdicts, undecided, around):
-        named = () if around.failed_tests else closing_parts.named(undecided, around.called)
-        return Closing(f"NOT JUDGED {tally} hold{unjudged}", exits.NOT_JUDGED, Result.NOT_JUDGED, named=named)
+        worst_verdicts = () if around.failed_tests else closing_parts.named(undecided, around.called)
+        return Closing(f"NOT JUDGED {tally} hold{unjudged}", exits.NOT_JUDGED, Result.NOT_JUDGED, named=worst_verdicts)
     if not (limits or around.own_tests) or not around.required or not around.expected_devices:
-        missing = "find out why there is no device: pytest-accel discover" if set(around.names) == {NODE} else ""
+        next_step = "find out why there is no device: pytest-accel discover" if set(around.names) == {NODE} else ""
         line = "NOT JUDGED nothing was measured against a limit"
-        return Closing(line, exits.NOT_JUDGED, Result.NOT_JUDGED, next=missing)
+        return Closing(line, exits.NOT_JUDGED, Result.NOT_JUDGED, next=next_step)
     unfit = around.texts("file")
-    lacking = [] if unfit or around.narrowed else _without_floor(verdicts, around)
-    deciding = [each for each in limits if each.decides]
-    backed = closing_parts.backed(deciding)
-    few = readiness.too_few(backed, around.expected_devices)
-    lacking += [few] if few and not unfit else []
-    reasons = [*around.narrowed, *around.texts("unasked", "run"), *unfit, *lacking, *around.texts("floors")]
+    gaps = [] if unfit or around.narrowed else _without_floor(verdicts, around)
+    deciding = [verdict for verdict in limits if verdict.decides]
+    backings = closing_parts.backed(deciding)
+    doubt = readiness.too_few(backings, around.expected_devices)
+    gaps += [doubt] if doubt and not unfit else []
+    reasons = [*around.narrowed, *around.texts("unasked", "run"), *unfit, *gaps, *around.texts("floors")]
     if reasons:
         text = f"HELD {tally}{_notes(_qualifiers(verdicts, around))}; no acceptance: {'; '.join(reasons)}"
         status = exits.HOLDS if around.unasked else exits.NOT_JUDGED
         return Closing(text, status, Result.HELD, next=_next(around))
     count = around.expected_devices
     terms = f" as {around.sku} at {around.level}" if around.sku else ""
-    own = f" with {around.own_tests}" if around.own_tests else ""
+    tests = f" with {around.own_tests}" if around.own_tests else ""
     loaded = f"with {listed(around.loaded, MOST_LOADED)}" if around.loaded else ""
     not_judged = f"not judged: {', '.join(around.not_judged)}" if around.not_judged else ""
-    worth = [closing_parts.bases(backed, deciding), readiness.half_not_excluded(backed), not_judged]
-    notes = _notes([*worth, *_qualifiers(verdicts, around), loaded])
-    return Closing(f"ACCEPTED {count}/{count} devices{terms}{own}{notes}", exits.HOLDS, Result.ACCEPTED)
+    evidence = [closing_parts.bases(backings, deciding), readiness.half_not_excluded(backings), not_judged]
+    notes = _notes([*evidence, *_qualifiers(verdicts, around), loaded])
+    return Closing(f"ACCEPTED {count}/{count} devices{terms}{tests}{notes}", exits.HOLDS, Result.ACCEPTED)
 
 
 def _not_judged(verdicts: Sequence[Verdict], undecided: Sequence[Verdict], around: Circumstances) -> str:
-    """Return what was not judged although it was asked for, as the end of the closing line; empty if all was."""
+    """Return the end of the closing line, which names what was asked for and not judged; empty if all was judged."""
     if around.failed_tests:
-        own = "failed by its own assertion, which is not a verdict on the hardware"
-        return f"; {around.failed_tests[0]} {own}{more(around.failed_tests)}"
+        reason = "failed by its own assertion, which is not a verdict on the hardware"
+        return f"; {around.failed_tests[0]} {reason}{more(around.failed_tests)}"
     if undecided:
         return f"; {closing_parts.undecided(undecided, around.called)}"
     if cut := around.texts("time"):
@@ -95,10 +94,10 @@ def _not_judged(verdicts: Sequence[Verdict], undecided: Sequence[Verdict], aroun
 
 
 def _next(around: Circumstances) -> str:
-    """Return what leads from a run that holds to an acceptance."""
+    """Return the next step from a run that holds to an acceptance."""
     if around.unasked:
-        own = " --accel-with=FILE" if around.texts("tests") else ""
-        return f"on a node with accelerators: pytest --accel-sku=NAME{own} ('pytest-accel sku list' shows the names)"
+        option = " --accel-with=FILE" if around.texts("tests") else ""
+        return f"on a node with accelerators: pytest --accel-sku=NAME{option} ('pytest-accel sku list' shows the names)"
     if around.narrowed:
         return "run all tests on all devices, without the options that the line names"
     if around.texts("floors"):
@@ -112,21 +111,20 @@ def _next(around: Circumstances) -> str:
 def _without_floor(verdicts: Sequence[Verdict], around: Circumstances) -> list[str]:
     """Return a sentence for each part that no floor in force judged on some device.
 
-    Other conditions of the run than those of the source, such as TunableOp, leave a metric without the floor that its
-    file states.
+    Other conditions than those of a floor's source, such as TunableOp, put it out of force.
     """
-    found = []
-    shown = (each for each in verdicts if each.information or each.status is not Status.NOT_APPLICABLE)
-    required = (each for each in shown if each.limit and each.limit.required)
-    of_part = grouped(required, lambda each: readiness.required_part(each.metric))
-    for part in (each for each in REQUIRED if each not in (*readiness.READ, *around.not_judged)):
-        judged = of_part.get(part, [])
-        judged = [each for each in judged if not readiness.is_plain(each.metric)] or judged
-        deciding = {each.subject for each in judged if each.decides}
-        only = list(dict.fromkeys(around.called[each.subject] for each in judged if each.subject not in deciding))
-        if only:
-            found.append(f"no floor in force judged the {part} of {listed(only)}")
-    return found
+    gaps = []
+    relevant = (verdict for verdict in verdicts if verdict.information or verdict.status is not Status.NOT_APPLICABLE)
+    required = (verdict for verdict in relevant if verdict.limit and verdict.limit.required)
+    by_part = grouped(required, lambda verdict: readiness.required_part(verdict.metric))
+    for part in (part for part in REQUIRED if part not in (*readiness.READ, *around.not_judged)):
+        candidates = by_part.get(part, [])
+        candidates = [verdict for verdict in candidates if not readiness.is_plain(verdict.metric)] or candidates
+        decided = {verdict.subject for verdict in candidates if verdict.decides}
+        undecided = dict.fromkeys(verdict.subject for verdict in candidates if verdict.subject not in decided)
+        if undecided:
+            gaps.append(f"no floor in force judged the {part} of {listed([around.called[uuid] for uuid in undecided])}")
+    return gaps
 
 
 def _notes(notes: Sequence[str]) -> str:
@@ -135,9 +133,9 @@ def _notes(notes: Sequence[str]) -> str:
 
 
 def _qualifiers(verdicts: Sequence[Verdict], around: Circumstances) -> list[str]:
-    """Return what qualifies a result: marginal verdicts, notes, waivers, and limits that the user overrode."""
-    noted = len({each.metric for each in verdicts if each.note})
-    extra = [closing_parts.marginal(verdicts, around.called), counted(noted, "note") if noted else ""]
+    """Return the qualifiers of a result: marginal verdicts, notes, waivers, and limits that the user overrode."""
+    count = len({verdict.metric for verdict in verdicts if verdict.note})
+    extra = [closing_parts.marginal(verdicts, around.called), counted(count, "note") if count else ""]
     extra += [closing_parts.waivers(verdicts, around.called, around.day)]
     extra += [f"{counted(around.overridden, 'limit')} overridden"] if around.overridden else []
     extra += [f"another datasheet: {listed(around.other_datasheet)}"] if around.other_datasheet else []
@@ -148,18 +146,16 @@ def _qualifiers(verdicts: Sequence[Verdict], around: Circumstances) -> list[str]
 
 def _missing(verdicts: Sequence[Verdict], around: Circumstances) -> list[tuple[str, str]]:
     """Return metric and subject of every verdict that an acceptance requires and that was not given."""
-    judged = {each.key for each in verdicts if not _passed_over(each)}
-    return [(metric, subject) for metric, subject, origin in around.required if (metric, subject, origin) not in judged]
+    keys = {verdict.key for verdict in verdicts if not _passed_over(verdict)}
+    return [(metric, subject) for metric, subject, origin in around.required if (metric, subject, origin) not in keys]
 
 
 def _passed_over(verdict: Verdict) -> bool:
-    """Return True if a required limit was marked not applicable: this does not count as judged.
-
-    Limits on metrics that cannot exist on the platform are not among the required ones in the first place.
-    """
-    unread = verdict.status is Status.NOT_APPLICABLE and verdict.value is None
-    return unread and verdict.limit is not None and verdict.limit.required
+    """Return True if a required limit was marked not applicable: this does not count as judged."""
+    # limits on metrics that cannot exist on the platform are not among the required ones in the first place
+    no_value = verdict.status is Status.NOT_APPLICABLE and verdict.value is None
+    return no_value and verdict.limit is not None and verdict.limit.required
 
 
-def _rejected(failed: Sequence[Verdict], beside: Sequence[Verdict], around: Circumstances) -> str:
-    return closing_parts.rejected(failed, beside, around.called, around.expected_devices)
+def _rejected(failures: Sequence[Verdict], shortfalls: Sequence[Verdict], around: Circumstances) -> str:
+    return closing_parts.rejected(failures, shortfalls, around.called, around.expected_devices)

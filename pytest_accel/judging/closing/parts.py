@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
+from operator import attrgetter
 
 from pytest_accel.core.floor import MARGINAL_WITHIN
 from pytest_accel.core.groups import grouped
@@ -20,11 +21,11 @@ from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus.readiness import CALLED, READ, Backing, is_plain, required_part
 
 LONG = timedelta(days=366)
-"""A waiver that holds for longer after the run is said to."""
+"""The closing line says of a waiver that it holds for longer than this after the run."""
 SHORT = (Status.INCONCLUSIVE, Status.MARGINAL)
 """The statuses of a shortfall that does not reject."""
 TOLD = (Basis.OWN, Basis.AGREED, Basis.CLASS)
-"""Those that an acceptance names."""
+"""The bases that an acceptance names."""
 
 
 def by_subject(verdicts: Iterable[Verdict], names: Names) -> dict[str, list[Verdict]]:
@@ -32,33 +33,34 @@ def by_subject(verdicts: Iterable[Verdict], names: Names) -> dict[str, list[Verd
 
     A failure of the node counts for the device that it is attributed to.
     """
-    groups = grouped(worst_first(list(verdicts)), lambda each: each.culprit)
-    order = {subject: place for place, subject in enumerate(names)}
+    groups = grouped(worst_first(list(verdicts)), lambda verdict: verdict.culprit)
+    order = {subject: index for index, subject in enumerate(names)}
     return dict(sorted(groups.items(), key=lambda item: order.get(item[0], len(order))))
 
 
-def rejected(failed: Sequence[Verdict], beside: Sequence[Verdict], names: Names, expected_devices: int) -> str:
+def rejected(failures: Sequence[Verdict], shortfalls: Sequence[Verdict], names: Names, expected_devices: int) -> str:
     """Return every subject that fails, with the headline of its worst verdict.
 
-    The devices that are short `beside` them follow in the same form.
+    The `shortfalls` on devices that nothing rejects follow in the same form.
     """
-    groups = by_subject(failed, names)
-    short = f"; short, but not rejected: {_worst_of_each(beside, names)}" if beside else ""
+    groups = by_subject(failures, names)
+    short_part = f"; short, but not rejected: {_worst_of_each(shortfalls, names)}" if shortfalls else ""
     if len(groups) == 1:
         ((subject, (worst, *_)),) = groups.items()
-        return f"REJECTED {names[subject]}: {in_short(worst)}{more(failed)}{short}"
+        return f"REJECTED {names[subject]}: {in_short(worst)}{more(failures)}{short_part}"
     devices = len(set(groups) - {NODE})
     total = max(expected_devices, len(set(names) - {NODE}), devices)
-    return f"REJECTED {devices}/{total}: {_worst_of_each(failed, names)}{more(failed, len(groups))}{short}"
+    return f"REJECTED {devices}/{total}: {_worst_of_each(failures, names)}{more(failures, len(groups))}{short_part}"
 
 
 def _worst_of_each(verdicts: Sequence[Verdict], names: Names) -> str:
     """Return every subject with its worst verdict; devices that broke one bound share a part, with their values."""
-    worst = [own[0] for own in by_subject(verdicts, names).values()]
-    alike = grouped(
-        worst, lambda verdict: (verdict.metric, limit_of(verdict)) if _broke(verdict) else in_short(verdict)
+    groups = grouped(
+        named(verdicts, names),
+        lambda verdict: (verdict.metric, limit_of(verdict)) if _broke(verdict) else in_short(verdict),
     )
-    return "; ".join(f"{spanned([names[each.culprit] for each in group])} {_of_all(group)}" for group in alike.values())
+    parts = ((spanned([names[verdict.culprit] for verdict in group]), _of_all(group)) for group in groups.values())
+    return "; ".join(map(" ".join, parts))
 
 
 def _broke(verdict: Verdict) -> bool:
@@ -76,11 +78,11 @@ def _of_all(group: Sequence[Verdict]) -> str:
 
 
 def short_beside(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """Return what falls short on devices that nothing rejects, beside others that are rejected."""
-    guilty = {each.culprit for each in verdicts if each.rejects}
-    short = [each for each in verdicts if each.status in SHORT and each.waiver is None]
-    short = [each for each in short if each.behind or (each.margin is not None and each.margin < 0)]
-    return [each for each in short if each.culprit not in {*guilty, NODE}] if guilty else []
+    """Return the shortfalls on devices that nothing rejects, if others are rejected."""
+    culprits = {verdict.culprit for verdict in verdicts if verdict.rejects}
+    spared = [verdict for verdict in verdicts if culprits and verdict.culprit not in {*culprits, NODE}]
+    shortfalls = [verdict for verdict in spared if verdict.behind or (verdict.margin or 0.0) < 0]
+    return [verdict for verdict in shortfalls if verdict.status in SHORT and verdict.waiver is None]
 
 
 def in_short(verdict: Verdict) -> str:
@@ -90,30 +92,30 @@ def in_short(verdict: Verdict) -> str:
 
 def named(verdicts: Sequence[Verdict], names: Names) -> tuple[Verdict, ...]:
     """Return the worst verdict of every subject: those that the closing line names, which are worth repeating."""
-    return tuple(own[0] for own in by_subject(verdicts, names).values())
+    return tuple(group[0] for group in by_subject(verdicts, names).values())
 
 
 def undecided(verdicts: Sequence[Verdict], names: Names) -> str:
-    """Return what was not judged and why: the worst of every subject, those with one cause together."""
+    """Return the verdicts that were not judged, and why: the worst of every subject, those with one cause together."""
     causes = grouped(worst_first(verdicts), lambda verdict: (verdict.status, headline(verdict), verdict.metric))
-    seen: set[str] = set()
-    parts, told = [], 0
+    mentioned: set[str] = set()
+    parts, count = [], 0
     for (status, reason, metric), group in causes.items():
         subjects = by_subject(group, names)
-        if subjects.keys() <= seen:
+        if subjects.keys() <= mentioned:
             continue
-        seen |= subjects.keys()
-        parts.append(f"{spanned([names[each] for each in subjects])} {metric}: {status.value}, {reason}")
-        told += len(subjects)
-    return "; ".join(parts) + more(verdicts, told)
+        mentioned |= subjects.keys()
+        parts.append(f"{spanned([names[subject] for subject in subjects])} {metric}: {status.value}, {reason}")
+        count += len(subjects)
+    return "; ".join(parts) + more(verdicts, count)
 
 
-def missing(places: Iterable[tuple[str, str]], names: Names) -> str:
+def missing(keys: Iterable[tuple[str, str]], names: Names) -> str:
     """Return the (metric, subject) that have no verdict, by subject; subjects that lack the same are together."""
-    by_name = grouped(places, lambda place: names[place[1]])
-    lacking = {name: tuple(metric for metric, _ in own) for name, own in by_name.items()}
-    alike = grouped(lacking, lacking.__getitem__)
-    return "; ".join(f"{spanned(members)} {listed(metrics)}" for metrics, members in alike.items())
+    by_name = grouped(keys, lambda key: names[key[1]])
+    metrics_by_name = {name: tuple(metric for metric, _ in keys_of_name) for name, keys_of_name in by_name.items()}
+    names_by_metrics = grouped(metrics_by_name, metrics_by_name.__getitem__)
+    return "; ".join(f"{spanned(members)} {listed(metrics)}" for metrics, members in names_by_metrics.items())
 
 
 # -- beside an acceptance
@@ -121,21 +123,21 @@ def missing(places: Iterable[tuple[str, str]], names: Names) -> str:
 
 def marginal(verdicts: Sequence[Verdict], names: Names) -> str:
     """Return the number of marginal verdicts and the worst of them; empty if there is none."""
-    found = [each for each in verdicts if each.status is Status.MARGINAL]
-    if not found:
+    marginals = [verdict for verdict in verdicts if verdict.status is Status.MARGINAL]
+    if not marginals:
         return ""
-    worst = worst_first(found)[0]
-    which = ", worst" if len(found) > 1 else ":"
-    return f"{len(found)} marginal{which} {names[worst.culprit]} {worst.metric}{_why_marginal(worst)}"
+    worst = worst_first(marginals)[0]
+    label = ", worst" if len(marginals) > 1 else ":"
+    return f"{len(marginals)} marginal{label} {names[worst.culprit]} {worst.metric}{_why_marginal(worst)}"
 
 
 def _why_marginal(verdict: Verdict) -> str:
-    """Return what makes a verdict MARGINAL: the warning limit, a small margin, or the reason that its sentence adds."""
+    """Return the reason for a MARGINAL: the warning limit, a small margin, or the reason that its sentence adds."""
     if verdict.warned:
-        short = f" ({margin})" if (margin := margin_of(verdict)) else ""
-        return f" {show(verdict.value, verdict.unit)}, warn {show(verdict.warned[0], '')}{short}"
-    reason, near = decider(verdict), verdict.margin is not None and verdict.margin < MARGINAL_WITHIN
-    if reason and reason is not verdict.reasons[0] and not near:
+        note = f" ({margin})" if (margin := margin_of(verdict)) else ""
+        return f" {show(verdict.value, verdict.unit)}, warn {show(verdict.warned[0], '')}{note}"
+    reason, is_close = decider(verdict), verdict.margin is not None and verdict.margin < MARGINAL_WITHIN
+    if reason and reason is not verdict.reasons[0] and not is_close:
         return f", {words(reason, verdict)}"
     return f" {margin_of(verdict)}".rstrip()
 
@@ -145,51 +147,49 @@ def backed(deciding: Sequence[Verdict]) -> dict[str, Backing]:
 
     Of each device the strongest limit counts, and of the devices the one with the weakest.
     """
-    best: dict[str, dict[str, Backing]] = {}
+    by_part: dict[str, dict[str, Backing]] = {}
     for verdict in deciding:
         part = "" if is_plain(verdict.metric) else required_part(verdict.metric)
         if verdict.limit and verdict.basis and part not in ("", *READ):
-            found = Backing(verdict.metric, verdict.basis, verdict.limit.class_floor)
-            devices = best.setdefault(part, {})
-            devices[verdict.subject] = min(found, devices.get(verdict.subject, found), key=lambda each: each.rank)
-    return {part: max(best[part].values(), key=lambda each: each.rank) for part in REQUIRED if part in best}
+            backing = Backing(verdict.metric, verdict.basis, verdict.limit.class_floor)
+            devices = by_part.setdefault(part, {})
+            devices[verdict.subject] = min(backing, devices.get(verdict.subject, backing), key=attrgetter("rank"))
+    return {part: max(by_part[part].values(), key=attrgetter("rank")) for part in REQUIRED if part in by_part}
 
 
-def bases(found: Mapping[str, Backing], deciding: Sequence[Verdict]) -> str:
-    """Return the evidence behind the floors that judged in words: "matmul by 1 publisher, memory by 3".
-
-    Figures that others published and measured by our method go without saying.
-    """
-    told = {CALLED.get(part, part): each for part, each in found.items() if each.basis in TOLD}
-    groups = grouped((part for part in told if not told[part].publishers), lambda part: told[part].words)
-    others = [
-        f"{', '.join(parts)} by {words}{_few(deciding) if told[parts[0]].basis is Basis.OWN else ''}"
-        for words, parts in groups.items()
+def bases(backings: Mapping[str, Backing], deciding: Sequence[Verdict]) -> str:
+    """Return the evidence behind the floors that judged in words: "matmul by 1 publisher, memory by 3"."""
+    # figures that others published and measured by our method go without saying
+    shown_backings = [(CALLED.get(part, part), backing) for part, backing in backings.items() if backing.basis in TOLD]
+    groups = grouped((pair for pair in shown_backings if not pair[1].publishers), lambda pair: pair[1].words)
+    phrases = [
+        f"{', '.join(part for part, _ in pairs)} by {words}{_few(deciding) if pairs[0][1].basis is Basis.OWN else ''}"
+        for words, pairs in groups.items()
     ]
-    counts = [f"{part} by {each.words}" for part, each in told.items() if each.publishers]
+    counts = [f"{part} by {backing.words}" for part, backing in shown_backings if backing.publishers]
     counts = counts[:1] + [text.partition(" publisher")[0] for text in counts[1:]]  # the first says what they count
-    return "; ".join(filter(None, [*others, ", ".join(counts)]))
+    return "; ".join(filter(None, [*phrases, ", ".join(counts)]))
 
 
 def _few(deciding: Sequence[Verdict]) -> str:
-    """Return when the figures of own floors were measured, and on how few nodes: " of 2026-11-24, 1 node"."""
-    limits = [each.limit for each in deciding if each.basis is Basis.OWN and required_part(each.metric) not in READ]
+    """Return the day of the figures of own floors, and their smallest number of nodes: " of 2026-11-24, 1 node"."""
+    own_verdicts = [verdict for verdict in deciding if verdict.basis is Basis.OWN]
+    limits = [verdict.limit for verdict in own_verdicts if required_part(verdict.metric) not in READ]
     sources = [limit.source for limit in limits if limit and limit.source]
-    nodes = min((each.nodes for each in sources if each.nodes), default=0)
-    return f" of {max(each.date for each in sources)}" + (f", {counted(nodes, 'node')}" if nodes else "")
+    nodes = min((source.nodes for source in sources if source.nodes), default=0)
+    return f" of {max(source.date for source in sources)}" + (f", {counted(nodes, 'node')}" if nodes else "")
 
 
 def waivers(verdicts: Sequence[Verdict], names: Names, day: str) -> str:
-    """Return the waivers that were used: what they waive, by whom, until when, and how far they reach.
+    """Return the waivers that were used in words: the limits that they waive, by whom, until when, and their reach.
 
     `day` is the date of the run in ISO format; empty if it is not known. The result is empty if there is none.
     """
-    covered = [(each.waiver, each) for each in worst_first(verdicts) if each.waiver]
-    waived = grouped(covered, lambda pair: pair[0])
-    reach = {waiver: ", ".join(_reach(waiver, [each for _, each in group], day)) for waiver, group in waived.items()}
-    terms = grouped(waived, lambda waiver: f"by {waiver.by} {reach[waiver]}")
+    used = [verdict for verdict in worst_first(verdicts) if verdict.waiver]
+    waived: dict[Waiver, list[Verdict]] = grouped(used, attrgetter("waiver"))
+    terms = grouped(waived, lambda waiver: f"by {waiver.by} {', '.join(_reach(waiver, waived[waiver], day))}")
     text = "; ".join(
-        f"{', '.join(_broken(waived[waiver][0][1], names) for waiver in some)} {by}" for by, some in terms.items()
+        f"{', '.join(_broken(waived[waiver][0], names) for waiver in group)} {by}" for by, group in terms.items()
     )
     return f"{counted(len(waived), 'waiver')}: {text}" if waived else ""
 
@@ -201,11 +201,11 @@ def _broken(verdict: Verdict, names: Names) -> str:
 
 
 def _reach(waiver: Waiver, group: Sequence[Verdict], day: str) -> list[str]:
-    """Return how far a waiver reaches: its last day, and whether that is more than one device and one year."""
+    """Return the reach of a waiver in words: its last day, and if that is more than one year or one device."""
     run = _date(day)
-    far = run is not None and waiver.until - run > LONG
-    everywhere = not waiver.devices and any(each.subject != NODE for each in group)
-    return [f"until {waiver.until}", *["more than a year ahead"] * far, *["for all devices"] * everywhere]
+    is_long = run is not None and waiver.until - run > LONG
+    everywhere = not waiver.devices and any(verdict.subject != NODE for verdict in group)
+    return [f"until {waiver.until}", *["more than a year ahead"] * is_long, *["for all devices"] * everywhere]
 
 
 def _date(day: str) -> date | None:

@@ -1,4 +1,4 @@
-"""Judges what can be read of a node without loading it: facts of its devices, and errors in the kernel log. Pure.
+"""Verdicts on what can be read of a node without loading it: facts of its devices, and errors in the kernel log. Pure.
 
 The limits are those of a run. Left out is what depends on the work that the devices do at the moment, since the devices
 may be allocated to a job.
@@ -31,7 +31,7 @@ WITH_THE_LOAD = {
 """The metrics of facts that are not judged beside a job, each with the reason."""
 
 TRAINS = ("peer-link-down", "fabric")
-"""The fault codes of what is set up after each boot: links between devices, and their fabric."""
+"""The fault codes of links between devices, and of their fabric, which are set up after each boot."""
 TRAINING_SECONDS = 600.0
 """Seconds after a boot in which a link that is down may still train.
 
@@ -48,7 +48,7 @@ FACTS = ("inventory", "health")
 
 @dataclass(frozen=True)
 class PassiveResult:
-    """What a passive check found: the verdicts, worst first, and the findings by their keys."""
+    """The result of a passive check: the verdicts, worst first, and the findings by their keys."""
 
     verdicts: tuple[Verdict, ...] = ()
     findings: Mapping[Key, Finding] = field(default_factory=dict)
@@ -56,24 +56,24 @@ class PassiveResult:
     @property
     def broken(self) -> list[Verdict]:
         """The verdicts that reject the node, the most severe finding first."""
-        failed = [each for each in self.verdicts if each.fails and each.status is Status.FAIL]
-        order = list(Severity)
-        return sorted(failed, key=lambda each: order.index(self.findings[each.key].severity))
+        failures = [verdict for verdict in self.verdicts if verdict.fails and verdict.status is Status.FAIL]
+        return sorted(failures, key=lambda verdict: list(Severity).index(self.findings[verdict.key].severity))
 
     @property
     def undecided(self) -> list[Verdict]:
         """The verdicts on what could not be judged."""
-        return [each for each in self.verdicts if each.fails and each.status is not Status.FAIL]
+        return [verdict for verdict in self.verdicts if verdict.fails and verdict.status is not Status.FAIL]
 
     @property
     def training(self) -> bool:
         """True if nothing is broken, but a link is down that may still train."""
-        return not self.broken and any(_trains(each) for each in self.undecided if each.status is Status.INCONCLUSIVE)
+        inconclusive = [verdict for verdict in self.undecided if verdict.status is Status.INCONCLUSIVE]
+        return not self.broken and any(map(_trains, inconclusive))
 
     @property
     def marginal(self) -> list[Verdict]:
         """The verdicts that hold with a remark."""
-        return [each for each in self.verdicts if each.status is Status.MARGINAL]
+        return [verdict for verdict in self.verdicts if verdict.status is Status.MARGINAL]
 
 
 def metrics(limits: Mapping[str, Limit], *, logged: bool) -> list[str]:
@@ -83,25 +83,23 @@ def metrics(limits: Mapping[str, Limit], *, logged: bool) -> list[str]:
     return [*facts, *reports, *(metric for metric in RAILS if metric in limits)]
 
 
-def concluded(record: Run, up: float) -> PassiveResult:
-    """Return what the verdicts on facts in a record tell so many seconds after the boot."""
-    verdicts = worst_first([_after_boot(each, up) for each in record.verdicts])
-    told = findings(verdicts, record.measurements, record.devices)
+def concluded(record: Run, uptime: float) -> PassiveResult:
+    """Return the result of a passive check by the verdicts in a record, `uptime` seconds after the boot."""
+    verdicts = worst_first([_after_boot(verdict, uptime) for verdict in record.verdicts])
+    by_key = findings(verdicts, record.measurements, record.devices)
     # what fails by limits of another product has no finding
-    return PassiveResult(tuple(each for each in verdicts if each.status in FINE or each.key in told), told)
+    judged = tuple(verdict for verdict in verdicts if verdict.status in FINE or verdict.key in by_key)
+    return PassiveResult(judged, by_key)
 
 
 def _trains(verdict: Verdict) -> bool:
     return of_metric(verdict.metric).name in TRAINS
 
 
-def _after_boot(verdict: Verdict, up: float) -> Verdict:
-    """Return a verdict as it counts so many seconds after the boot: a link that is down may still train.
-
-    A mode that waits for a reset does so at any time.
-    """
-    if verdict.metric in PENDING and verdict.status is Status.FAIL:
+def _after_boot(verdict: Verdict, uptime: float) -> Verdict:
+    """Return a verdict as it counts `uptime` seconds after the boot: a link that is down may still train."""
+    if verdict.metric in PENDING and verdict.status is Status.FAIL:  # it waits for a reset at any time
         return verdict.because(Note("waits_for_reset"), status=Status.INCONCLUSIVE)
-    if up >= TRAINING_SECONDS or verdict.status is not Status.FAIL or verdict.device_failed or not _trains(verdict):
+    if uptime >= TRAINING_SECONDS or verdict.status is not Status.FAIL or verdict.device_failed or not _trains(verdict):
         return verdict
-    return verdict.because(MayTrain(up), status=Status.INCONCLUSIVE)
+    return verdict.because(MayTrain(uptime), status=Status.INCONCLUSIVE)

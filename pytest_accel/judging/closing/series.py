@@ -1,4 +1,4 @@
-"""A series of runs (--accel-hours): what its runs found together, and its closing line. Pure.
+"""A series of runs (--accel-hours): the verdicts of its runs together, and its closing line. Pure.
 
 Every run is judged as it would be alone, and its figures are compared with those of the first run. So little is left to
 decide: a limit that is broken in one run is broken; one that could not be judged counts as such if it is so in the last
@@ -27,7 +27,7 @@ DIRECTLY = 600.0
 """Seconds after the end of a run in which the next one follows it directly: it passes no idle gate, and the time
 between them is a pause of the load. After a longer time the series was stopped meanwhile."""
 LEFT = "the hours are not over"
-"""What the closing line says of a series that can go on."""
+"""The words of the closing line for a series that can go on."""
 SET = 60.0
 """Seconds by which the wall clock may be set during a run. NTP slews, which both clocks follow, what is less."""
 MOST_PAUSED = 0.05
@@ -40,11 +40,11 @@ class SeriesRun:
 
     number: int
     state: str
-    """That of its record. A run that is over and whose record says "running" did not end."""
+    """The state of its record. A run that is over and whose record says "running" did not end."""
     whole: bool
     """True if everything was measured."""
     seconds: float
-    """How long it took, 0 unless it is whole."""
+    """The time that it took, 0 unless it is whole."""
     boot: str
     last: str
     """The time of its last reading: ISO 8601, in UTC."""
@@ -53,15 +53,15 @@ class SeriesRun:
     whose time is its own."""
     line: str
     verdicts: Sequence[Verdict]
-    """Those that break a limit or are MARGINAL."""
+    """The verdicts that break a limit or are MARGINAL."""
     terms: Mapping[str, str]
-    """What is the same in all runs of a series."""
+    """The terms that are the same in all runs of a series."""
     simulated: bool = False
     epoch: float = 0.0
     """The time in `loaded` at which CLOCK_MONOTONIC of its boot was zero."""
     clock_set: str = ""
     """The step by which the clock of the host was set during the run, in words; empty without one."""
-    beside: Sequence[str] = ()
+    loaded_names: Sequence[str] = ()
     """The names of what the run loaded (`Circumstances.loaded`)."""
 
 
@@ -70,7 +70,7 @@ def of_record(number: int, run: Run, last: str) -> SeriesRun:
     whole = run.finished and not (run.circumstances and run.circumstances.texts("time"))
     terms = terms_of(run.info.get("level", ""), run.info.get("platform", ""), run.software)
     files = " ".join(f"{name} {digest[:12]}" for name, digest in sorted(run.sku.get("files", {}).items()))
-    devices = " ".join(sorted(each.uuid for each in run.devices))
+    devices = " ".join(sorted(device.uuid for device in run.devices))
     return SeriesRun(
         number,
         run.state,
@@ -80,7 +80,7 @@ def of_record(number: int, run: Run, last: str) -> SeriesRun:
         last,
         None if run.simulated else _loaded(run),
         run.closing.line,
-        [each for each in run.verdicts if each.status in (Status.FAIL, Status.MARGINAL)],
+        [verdict for verdict in run.verdicts if verdict.status in (Status.FAIL, Status.MARGINAL)],
         {**terms, "SKU": run.sku.get("name", ""), "threshold files": files, "devices": devices},
         run.simulated,
         _epochs(run)[0],
@@ -94,15 +94,15 @@ def _epochs(run: Run) -> tuple[float, float]:
 
 
 def seconds_of(run: Run) -> float:
-    """Return how long a run took by CLOCK_MONOTONIC, 0 if it did not end; of a simulated node by its own if ahead."""
-    began, ended = moment(run.started), moment(run.info.get("ended", ""))
+    """Return the seconds of a run by CLOCK_MONOTONIC, 0 if it did not end; of a simulated node by its own if more."""
+    start, end = moment(run.started), moment(run.info.get("ended", ""))
     first, last = _epochs(run)
-    took = (ended.timestamp() - last) - (began.timestamp() - first) if began and ended else 0.0
-    return max(took, run.info.get("seconds", {}).get("device", 0.0)) if run.simulated else took
+    seconds = (end.timestamp() - last) - (start.timestamp() - first) if start and end else 0.0
+    return max(seconds, run.info.get("seconds", {}).get("device", 0.0)) if run.simulated else seconds
 
 
 def clock_set(run: Run) -> str:
-    """Return in words by how much the clock of the host was set while a run went on; empty if it was not."""
+    """Return the step by which the clock of the host was set during a run, in words; empty if it was not."""
     first, last = _epochs(run)
     hours, minutes = divmod(round(abs(last - first) / 60), 60)
     sign = "-" if last < first else "+"
@@ -110,43 +110,43 @@ def clock_set(run: Run) -> str:
 
 
 def _loaded(run: Run) -> tuple[float, float] | None:
-    declared = ((each, declaration_of(each.metric)) for each in run.measurements)
-    timed = [each for each, its in declared if its and not its.fact and each.ended > each.started > 0]
-    return (min(each.started for each in timed), max(each.ended for each in timed)) if timed else None
+    pairs = ((attempt, declaration_of(attempt.metric)) for attempt in run.measurements)
+    timed = [attempt for attempt, probe in pairs if probe and not probe.fact and attempt.ended > attempt.started > 0]
+    return (min(attempt.started for attempt in timed), max(attempt.ended for attempt in timed)) if timed else None
 
 
 def directly(before: Run, boot: str, now: float) -> bool:
     """Return True if a run that begins `now` (CLOCK_MONOTONIC of this boot) follows directly on another."""
-    ended = moment(before.info.get("ended", ""))
-    if ended is None or before.info.get("boot") != boot:
+    end = moment(before.info.get("ended", ""))
+    if end is None or before.info.get("boot") != boot:
         return False
-    return 0 <= now - (ended.timestamp() - _epochs(before)[1]) <= DIRECTLY
+    return 0 <= now - (end.timestamp() - _epochs(before)[1]) <= DIRECTLY
 
 
 def counts(before: Run, boot: str, epoch: float) -> tuple[dict[str, CountedEntry], HostCountedEntry | None]:
     """Return the last counts of the run before, of devices and host, at their times by a run that has this `epoch`."""
     shift = epoch - before.info.get("epochs", (epoch,))[0] if before.info.get("boot") == boot else 0.0
     devices, host = before.info.get("counted", {}), before.info.get("host_counted")
-    moved = {uuid: CountedEntry(at=each["at"] + shift, numbers=each["numbers"]) for uuid, each in devices.items()}
-    return moved, HostCountedEntry(at=host["at"] + shift, answers=host["answers"]) if host else None
+    entries = {uuid: CountedEntry(at=entry["at"] + shift, numbers=entry["numbers"]) for uuid, entry in devices.items()}
+    return entries, HostCountedEntry(at=host["at"] + shift, answers=host["answers"]) if host else None
 
 
 def hours_done(runs: Sequence[SeriesRun]) -> float:
     """Return the hours of all runs that are whole."""
-    return sum(each.seconds for each in runs) / 3600
+    return sum(run.seconds for run in runs) / 3600
 
 
 def merged(runs: Sequence[SeriesRun], last: Sequence[Verdict]) -> list[Verdict]:
     """Return the worst verdict on each limit.
 
-    `last` are the verdicts of the last whole run. A verdict that says nothing about the hardware counts there alone: if
-    a later run holds the limit, what disturbed an earlier one is over.
+    `last` are the verdicts of the last whole run. A verdict that says nothing about the hardware counts there alone.
     """
-    found = {each.key: each for each in last}
+    # such verdicts are not among those of a `SeriesRun`: if a later run holds the limit, the disturbance is over
+    by_key = {verdict.key: verdict for verdict in last}
     for run in runs:
-        for each in run.verdicts:
-            found[each.key] = worst(found.get(each.key), each)
-    return list(found.values())
+        for verdict in run.verdicts:
+            by_key[verdict.key] = worst(by_key.get(verdict.key), verdict)
+    return list(by_key.values())
 
 
 def unfinished(runs: Sequence[SeriesRun], waivers: Waivers) -> list[Verdict]:
@@ -155,20 +155,21 @@ def unfinished(runs: Sequence[SeriesRun], waivers: Waivers) -> list[Verdict]:
     A waiver of the limit `series.run_N` explains what ended it, such as a power cut.
     """
     return [
-        waivers.apply(Verdict(f"series.run_{each.number}", NODE, Status.UNMEASURED, (DidNotEnd(each.boot, each.last),)))
-        for each in runs
-        if each.state == "running"
+        waivers.apply(Verdict(f"series.run_{run.number}", NODE, Status.UNMEASURED, (DidNotEnd(run.boot, run.last),)))
+        for run in runs
+        if run.state == "running"
     ]
 
 
 def paused(runs: Sequence[SeriesRun]) -> float:
     """Return the share of the time in which the devices had no load, between runs that follow each other directly."""
     pauses = [
-        max(0.0, two.loaded[0] - one.loaded[1] - (two.epoch - one.epoch if one.boot == two.boot else 0.0))
-        for one, two in pairwise(runs)
-        if one.whole and one.loaded and two.loaded  # any other was stopped
+        max(0.0, new.loaded[0] - old.loaded[1] - (new.epoch - old.epoch if old.boot == new.boot else 0.0))
+        for old, new in pairwise(runs)
+        if old.whole and old.loaded and new.loaded  # any other was stopped
     ]
-    pause, loads = sum(each for each in pauses if each <= DIRECTLY), [each.loaded for each in runs if each.loaded]
+    # after a longer pause the series was stopped meanwhile, which is no pause of the load
+    pause, loads = sum(pause for pause in pauses if pause <= DIRECTLY), [pause.loaded for pause in runs if pause.loaded]
     return pause / (pause + sum(end - begin for begin, end in loads)) if loads else 0.0
 
 
@@ -180,36 +181,36 @@ def closing(
     `last` is the record of the last whole run, None before there is one. `stopped` is how a run closed that ended the
     series early: it was interrupted, or broken by an error of software.
     """
-    done, share = hours_done(runs), paused(runs)
+    elapsed, share = hours_done(runs), paused(runs)
     verdicts = [*merged(runs, last.verdicts if last else ()), *unfinished(runs, waivers)]
-    beside = tuple(dict.fromkeys(name for run in runs for name in run.beside))
-    around = replace((last.circumstances if last else None) or Circumstances(), loaded=beside)
-    against = [*around.against, *(Against("run", why) for why in _differing(runs))]
+    loaded = tuple(dict.fromkeys(name for run in runs for name in run.loaded_names))
+    around = replace((last.circumstances if last else None) or Circumstances(), loaded=loaded)
+    against = [*around.against, *(Against("run", reason) for reason in _differing(runs))]
     against += [Against("run", f"the load may pause for {MOST_PAUSED:.0%} of the time")] * (share > MOST_PAUSED)
-    left = done < hours
-    simulated = any(each.simulated for each in runs)
-    if cut := unreliable(runs) or (LEFT if left else ""):
-        against.append(Against("time", cut))
-    found = close(verdicts, replace(around, simulated=simulated, against=against))
-    if stopped and found.result is not Result.REJECTED:
-        found = stopped
-    broken = {each.key for each in found.named if each.fails}
-    first = next((run.number for run in runs for each in run.verdicts if each.key in broken), 0)
-    span = f"{round(done, 3):.3g}" + (f" of {hours:g}" if left else "")
-    told = [f"{counted(len(runs), 'run')} in {span} h", f"load paused for {share:.1%}", *_events(runs)]
-    told += [f"found in run {first}"] * (first > 0)
+    remains = elapsed < hours
+    simulated = any(run.simulated for run in runs)
+    if reason := unreliable(runs) or (LEFT if remains else ""):
+        against.append(Against("time", reason))
+    conclusion = close(verdicts, replace(around, simulated=simulated, against=against))
+    if stopped and conclusion.result is not Result.REJECTED:
+        conclusion = stopped
+    failed_keys = {verdict.key for verdict in conclusion.named if verdict.fails}
+    first = next((run.number for run in runs for verdict in run.verdicts if verdict.key in failed_keys), 0)
+    span = f"{round(elapsed, 3):.3g}" + (f" of {hours:g}" if remains else "")
+    remarks = [f"{counted(len(runs), 'run')} in {span} h", f"load paused for {share:.1%}", *_events(runs)]
+    remarks += [f"found in run {first}"] * (first > 0)
     sensitivity = last.closing.sensitivity if last else ""
-    return replace(found, line=f"{found.line}; {', '.join(told)}", sensitivity=sensitivity)
+    return replace(conclusion, line=f"{conclusion.line}; {', '.join(remarks)}", sensitivity=sensitivity)
 
 
 def unreliable(runs: Sequence[SeriesRun]) -> str:
-    """Return in which whole run the clock was set, so that no hours are accepted; empty without one."""
-    found = (run for run in runs if run.whole and run.clock_set)
-    return next((f"{run.clock_set} during run {run.number}: begin a new series" for run in found), "")
+    """Return the first whole run in which the clock was set, in words, so that no hours count; empty without one."""
+    stepped = (run for run in runs if run.whole and run.clock_set)
+    return next((f"{run.clock_set} during run {run.number}: begin a new series" for run in stepped), "")
 
 
 def _differing(runs: Sequence[SeriesRun]) -> list[str]:
-    """Return in what a run differs from the first: they are no series then."""
+    """Return the terms in which a run differs from the first, in words: they are no series then."""
     return list(
         dict.fromkeys(
             f"{name} was {runs[0].terms[name]} in run 1, and is {run.terms[name]} in run {run.number}"
@@ -221,7 +222,7 @@ def _differing(runs: Sequence[SeriesRun]) -> list[str]:
 
 
 def _events(runs: Sequence[SeriesRun]) -> list[str]:
-    """Return how often the series was stopped, and the host was booted."""
-    stops = sum(not each.whole for each in runs)
-    boots = sum(bool(one.boot and two.boot) and one.boot != two.boot for one, two in pairwise(runs))
+    """Return the numbers of stops of the series and of boots of the host, in words."""
+    stops = sum(not run.whole for run in runs)
+    boots = sum(bool(before.boot and after.boot) and before.boot != after.boot for before, after in pairwise(runs))
     return [counted(number, word) for number, word in ((stops, "stop"), (boots, "reboot")) if number]

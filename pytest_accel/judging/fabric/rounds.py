@@ -1,4 +1,4 @@
-"""Plans the rounds of a fabric run, each by what those before it showed. Deterministic by the seed of the fabric."""
+"""The plan of the rounds of a fabric run, each by those before it. Deterministic by the seed of the fabric."""
 
 from __future__ import annotations
 
@@ -36,78 +36,77 @@ def next_round(fabric: Fabric) -> PlannedRound | None:
 
     The groups of a round "confirm" are pairs of a suspect and its partner, in this order.
     """
-    shown, done = standing(fabric), Counter(each.kind for each in fabric.rounds)
-    for kind, plan in {} if done["all"] else PLANS.items():
-        if groups := plan(shown, done[kind]):
+    state, turns = standing(fabric), Counter(fabric_round.kind for fabric_round in fabric.rounds)
+    for kind, plan in {} if turns["all"] else PLANS.items():
+        if groups := plan(state, turns[kind]):
             return PlannedRound(kind, groups)
     return None
 
 
-def _domain(shown: Standing, done: int) -> Groups:
+def _domain(state: Standing, turn: int) -> Groups:
     """Return the NVLink domains that have several nodes."""
-    return [] if done else [tuple(nodes) for nodes in shown.domains.values()]
+    return [] if turn else [tuple(nodes) for nodes in state.domains.values()]
 
 
-def _pairs(shown: Standing, done: int) -> Groups:
+def _pairs(state: Standing, turn: int) -> Groups:
     """Return all nodes in pairs.
 
     More rounds are needed if one NVLink domain has most of the nodes, twice as many if so many are suspects that the
     good ones may not be connected yet, and four before a fabric is short as a whole.
     """
-    nodes, largest = shown.taking, max(map(len, shown.domains.values()), default=0) if shown.apart else 0
-    few = MATCHINGS * max(1, ceil(largest / max(1, len(nodes) - largest)))
-    if done >= few and len(shown.suspects) > MOST_NAMED * len(nodes) and not shown.all_short:
-        few *= 2
-    few = len(nodes) - 1 + len(nodes) % 2 if len(nodes) <= ALL_PAIRS else few
-    return _matching(shown, nodes, "pairs", done, max(few, MATCHINGS + 1) if shown.all_short else few)
+    nodes, largest = state.participants, max(map(len, state.domains.values()), default=0) if state.apart else 0
+    rounds = MATCHINGS * max(1, ceil(largest / max(1, len(nodes) - largest)))
+    if turn >= rounds and len(state.suspects) > MOST_NAMED * len(nodes) and not state.all_short:
+        rounds *= 2
+    rounds = len(nodes) - 1 + len(nodes) % 2 if len(nodes) <= ALL_PAIRS else rounds
+    return _matching(state, nodes, "pairs", turn, max(rounds, MATCHINGS + 1) if state.all_short else rounds)
 
 
-def _suspects(shown: Standing, done: int) -> Groups:
+def _suspects(state: Standing, turn: int) -> Groups:
     """Return the suspects in pairs, if there are more than two: for longer while several islands may be one."""
-    alike = [each for each in shown.suspects if each not in shown.wrong_suspects]
-    if len(alike) < 3 or shown.too_many or shown.all_short:
+    suspects = [node for node in state.suspects if node not in state.wrong_suspects]
+    if len(suspects) < 3 or state.too_many or state.all_short:
         return []
-    return _matching(shown, alike, "suspects", done, MATCHINGS * (2 if len(shown.islands) > 1 else 1))
+    return _matching(state, suspects, "suspects", turn, MATCHINGS * (2 if len(state.islands) > 1 else 1))
 
 
-def _matching(shown: Standing, nodes: Sequence[int], name: str, turn: int, most: int) -> Groups:
-    """Return the pairs of one of `most` rounds; empty after the last.
+def _matching(state: Standing, nodes: Sequence[int], name: str, turn: int, count: int) -> Groups:
+    """Return the pairs of round `turn` of `count`; empty after the last.
 
     Those whose partner takes no part any more, or is in the same NVLink domain, meet each other instead.
     """
-    if turn >= most or len(nodes) < 2:
+    if turn >= count or len(nodes) < 2:
         return []
-    rounds = matchings(nodes, most, _rng(shown, name))
-    met = rounds[turn % len(rounds)]
-    found: Groups = [pair for pair in met if shown.out.keys().isdisjoint(pair) and shown.between(*pair)]
-    busy = {node for pair in found for node in pair}
-    spare = [each for each in nodes if each not in busy and each not in shown.out]
-    _rng(shown, f"{name} {turn}").shuffle(spare)
-    spare.sort(key=lambda each: shown.fabric.nodes[each].domain if shown.apart else "")
+    rounds = matchings(nodes, count, _rng(state, name))
+    planned = rounds[turn % len(rounds)]
+    pairs: Groups = [pair for pair in planned if state.excluded.keys().isdisjoint(pair) and state.between(*pair)]
+    busy = {node for pair in pairs for node in pair}
+    spare = [node for node in nodes if node not in busy and node not in state.excluded]
+    _rng(state, f"{name} {turn}").shuffle(spare)
+    spare.sort(key=lambda node: state.fabric.nodes[node].domain if state.apart else "")
     half = len(spare) // 2
-    return found + [pair for pair in zip(spare[:half], spare[-half:], strict=False) if shown.between(*pair)]
+    return pairs + [pair for pair in zip(spare[:half], spare[-half:], strict=False) if state.between(*pair)]
 
 
-def matchings(nodes: Sequence[int], most: int, rng: Random) -> list[list[tuple[int, int]]]:
-    """Return all nodes in pairs, for `most` rounds. No two meet twice; of an odd number another one rests each time.
+def matchings(nodes: Sequence[int], count: int, rng: Random) -> list[list[tuple[int, int]]]:
+    """Return all nodes in pairs, for `count` rounds. No two meet twice; of an odd number another one rests each time.
 
-    With enough rounds everybody meets everybody (the circle method). Fewer are random: few turns of the circle may
-    leave parts of the fabric without a pair between them.
+    With enough rounds everybody meets everybody (the circle method).
     """
     ring, order = len(nodes) - 1 + len(nodes) % 2, [*nodes]
     rng.shuffle(order)
-    if most >= ring:
-        turns = [
-            [(ring, at), *(((at + k) % ring, (at - k) % ring) for k in range(1, ring // 2 + 1))] for at in range(ring)
-        ]
+    if count >= ring:
+        steps = range(1, ring // 2 + 1)
+        turns = [[(ring, hub), *(((hub + k) % ring, (hub - k) % ring) for k in steps)] for hub in range(ring)]
         return [[(order[i], order[j]) for i, j in turn if max(i, j) < len(order)] for turn in turns]
-    found, met = list[list[tuple[int, int]]](), set[tuple[int, int]]()
-    while len(found) < most:
-        tried = (_at_random(order, rng) for _ in range(TRIES))
-        pairs = next((each for each in tried if met.isdisjoint(each)), None) or _at_random(order, rng)
-        met.update(pairs)
-        found.append([each for each in pairs if each[0] != each[1]])
-    return found
+    # fewer are random: few turns of the circle may leave parts of the fabric without a pair between them
+    rounds, used = list[list[tuple[int, int]]](), set[tuple[int, int]]()
+    while len(rounds) < count:
+        candidates = (_at_random(order, rng) for _ in range(TRIES))
+        pairs = next(filter(used.isdisjoint, candidates), None) or _at_random(order, rng)
+        used.update(pairs)
+        rounds.append([pair for pair in pairs if pair[0] != pair[1]])
+    return rounds
 
 
 def _at_random(order: list[int], rng: Random) -> list[tuple[int, int]]:
@@ -117,80 +116,81 @@ def _at_random(order: list[int], rng: Random) -> list[tuple[int, int]]:
     return [(min(pair), max(pair)) for pair in pairs]
 
 
-def _confirm(shown: Standing, done: int) -> Groups:
+def _confirm(state: Standing, turn: int) -> Groups:
     """Return each suspect that is left with a proven partner, or with a member of an island; nobody meets two."""
-    slow = [] if shown.too_many or shown.all_short else shown.suspects
-    asked = sorted({*slow, *shown.wrong_suspects} - shown.wrong)
-    if done >= MOST_CONFIRMED or not asked:
+    slow = [] if state.too_many or state.all_short else state.suspects
+    suspects = sorted({*slow, *state.wrong_suspects} - state.corrupt)
+    if turn >= MOST_CONFIRMED or not suspects:
         return []
-    rng, proven = _rng(shown, f"confirm {done}"), sorted(shown.proven)
+    rng, proven = _rng(state, f"confirm {turn}"), sorted(state.proven)
     rng.shuffle(proven)
-    of_leaf = grouped(proven, lambda each: shown.fabric.nodes[each].leaf)
+    by_leaf = grouped(proven, lambda node: state.fabric.nodes[node].leaf)
     groups, busy = Groups(), set[int]()
-    for node in asked:
-        partners, islands = shown.lacks(node)
-        pools: list[Iterable[int]] = [_by_leaf(shown, node, proven, of_leaf)] if partners else []
-        pools += [rng.sample(each, len(each)) for each in islands]
-        met = shown.confirmed_with(node) | busy
-        fits = (each for each in chain(*pools) if each not in met and each != node and shown.between(node, each))
-        if node not in busy and (partner := next(fits, None)) is not None:
+    for node in suspects:
+        partners, islands = state.lacks(node)
+        pools: list[Iterable[int]] = [_by_leaf(state, node, proven, by_leaf)] if partners else []
+        pools += [rng.sample(island, len(island)) for island in islands]
+        excluded = state.confirmed_with(node) | busy
+        others = (other for other in chain(*pools) if other not in excluded and other != node)
+        candidates = (other for other in others if state.between(node, other))
+        if node not in busy and (partner := next(candidates, None)) is not None:
             groups.append((node, partner))
             busy.update((node, partner))
     return groups
 
 
-def _by_leaf(shown: Standing, node: int, proven: Sequence[int], of_leaf: Mapping[str, Sequence[int]]) -> Iterator[int]:
+def _by_leaf(state: Standing, node: int, proven: Sequence[int], by_leaf: Mapping[str, Sequence[int]]) -> Iterator[int]:
     """Yield the proven nodes in the order in which a suspect should meet them.
 
     Those that it has not met come first; at first those of its own leaf switch, the second time those of others.
     """
-    leaf = shown.fabric.nodes[node].leaf
-    met = {each for meeting in shown.of.get(node, ()) for each in meeting.nodes}
-    near = of_leaf.get(leaf, ()) if leaf else ()
-    far = (each for each in proven if not leaf or shown.fabric.nodes[each].leaf != leaf)
-    first = chain(far, near) if shown.confirmed_with(node) & shown.fabric_part else chain(near, far)
-    later: list[int] = []
-    for each in first:
-        if each not in met:
-            yield each
+    leaf = state.fabric.nodes[node].leaf
+    met_nodes = {other for meeting in state.pairs_of.get(node, ()) for other in meeting.nodes}
+    local = by_leaf.get(leaf, ()) if leaf else ()
+    remote = (other for other in proven if not leaf or state.fabric.nodes[other].leaf != leaf)
+    order = chain(remote, local) if state.confirmed_with(node) & state.fabric_part else chain(local, remote)
+    postponed: list[int] = []
+    for other in order:
+        if other not in met_nodes:
+            yield other
         else:
-            later.append(each)
-    yield from later
+            postponed.append(other)
+    yield from postponed
 
 
-def _paths(shown: Standing, done: int) -> Groups:
+def _paths(state: Standing, turn: int) -> Groups:
     """Return the short pairs of proven nodes once more; of those that share a node one has to wait for a next round."""
-    if done >= MOST_PATHS or shown.all_short:
+    if turn >= MOST_PATHS or state.all_short:
         return []
     groups, busy = Groups(), set[int]()
-    for pair, times in sorted(short_pairs(shown).items(), key=lambda item: (-item[1], item[0])):
+    for pair, times in sorted(short_pairs(state).items(), key=lambda item: (-item[1], item[0])):
         if times < PATH_TIMES and busy.isdisjoint(pair):
             groups.append(pair)
             busy.update(pair)
     return groups
 
 
-def short_pairs(shown: Standing) -> dict[tuple[int, int], int]:
-    """Return the pairs of proven nodes that were never good, with how many times they were short or failed."""
+def short_pairs(state: Standing) -> dict[tuple[int, int], int]:
+    """Return the pairs of proven nodes that were never good, with the number of times they were short or failed."""
     times, good = Counter[tuple[int, int]](), set[tuple[int, int]]()
-    for each in shown.meetings:
-        if not each.wrong and shown.proven.issuperset(each.nodes):
-            pair = min(each.nodes), max(each.nodes)
-            if shown.good(each):
+    for meeting in state.meetings:
+        if not meeting.wrong and state.proven.issuperset(meeting.nodes):
+            pair = min(meeting.nodes), max(meeting.nodes)
+            if state.good(meeting):
                 good.add(pair)
             else:
                 times[pair] += 1
     return {pair: number for pair, number in times.items() if pair not in good}
 
 
-def _all(shown: Standing, _: int) -> Groups:
+def _all(state: Standing, _: int) -> Groups:
     """Return all good nodes as one group."""
-    good = sorted(shown.fabric_part - shown.wrong)
+    good = sorted(state.fabric_part - state.corrupt)
     return [tuple(good)] if len(good) > 1 else []
 
 
-def _rng(shown: Standing, name: str) -> Random:
-    return Random(f"{shown.fabric.seed} {name}")  # noqa: S311  a matching, not a secret
+def _rng(state: Standing, name: str) -> Random:
+    return Random(f"{state.fabric.seed} {name}")  # noqa: S311  a matching, not a secret
 
 
 PLANS: Final[Mapping[RoundKind, Callable[[Standing, int], Groups]]] = {
@@ -201,5 +201,5 @@ PLANS: Final[Mapping[RoundKind, Callable[[Standing, int], Groups]]] = {
     "path": _paths,
     "all": _all,
 }
-"""What plans each kind of round, in the order of the kinds: its groups by what was shown and by the rounds of the kind
-so far; none if there is nothing to measure."""
+"""The functions that plan each kind of round, in the order of the kinds. They return its groups by the standing and the
+number of rounds of the kind so far; none if there is nothing to measure."""

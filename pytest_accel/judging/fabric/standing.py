@@ -1,8 +1,7 @@
-"""What the rounds of a fabric run show so far: who is connected by good pairs, who is not, and what is still to try.
+"""The standing of a fabric run: the nodes that good pairs connect, those that none does, and what is still to try.
 
 Two nodes are connected if a pair of them was good. The largest connected part is the fabric. A node outside of it is a
-suspect: no pair with a good node was good. A smaller part of several nodes is an island. So one good partner proves a
-node, if that partner is good itself: two nodes behind one slow switch do not prove each other.
+suspect: no pair with a good node was good. A smaller part of several nodes is an island.
 """
 
 from __future__ import annotations
@@ -24,9 +23,10 @@ PROVEN: Final = 0.97
 PARTNERS: Final = 2
 """A suspect is named after it was short with so many proven partners in rounds of its own."""
 ALL_PARTNERS: Final = 5
-"""It was short with so many good nodes in all: in one of thirty pairs a healthy node is short by chance."""
+"""A suspect is named after it was short with so many good nodes in all: in one of thirty pairs a healthy node is short
+by chance."""
 ISLANDS: Final = 3
-"""It meets as many members of each island, of so many islands at most."""
+"""A suspect meets `PARTNERS` members of each island, of so many islands at most."""
 MOST_NAMED: Final = 0.3
 """Of more than this share of the nodes (and more than one) none is named: what is common to them is to blame."""
 OUT: Final[tuple[ReportOutcome, ...]] = ("not reached", "no report")
@@ -47,40 +47,40 @@ class Meeting(NamedTuple):
 
 @dataclass(frozen=True)
 class Standing:
-    """What the rounds of a fabric run show so far. Nodes are places in its list."""
+    """The standing of the nodes after the rounds of a fabric run so far. Nodes are indices in its list."""
 
     fabric: Fabric
     meetings: Sequence[Meeting]
-    out: dict[int, tuple[Found, str]]
-    """Nodes that take no part any more: "not reached" or "left out", and why."""
+    excluded: dict[int, tuple[Found, str]]
+    """Nodes that take no part any more: "not reached" or "left out", and the reason."""
 
     @cached_property
-    def taking(self) -> list[int]:
+    def participants(self) -> list[int]:
         """The nodes that take part from the start."""
-        return [place for place, each in enumerate(self.fabric.nodes) if not each.left_out]
+        return [index for index, node in enumerate(self.fabric.nodes) if not node.left_out]
 
     @cached_property
-    def here(self) -> list[int]:
+    def active(self) -> list[int]:
         """The nodes that still take part."""
-        return [each for each in self.taking if each not in self.out]
+        return [node for node in self.participants if node not in self.excluded]
 
     @cached_property
-    def of(self) -> dict[int, list[Meeting]]:
+    def pairs_of(self) -> dict[int, list[Meeting]]:
         """The meetings of each node that had one."""
-        pairs = [(node, each) for each in self.meetings for node in each.nodes]
-        return {node: [each for _, each in own] for node, own in grouped(pairs, lambda pair: pair[0]).items()}
+        pairs = [(node, meeting) for meeting in self.meetings for node in meeting.nodes]
+        return {node: [meeting for _, meeting in group] for node, group in grouped(pairs, lambda pair: pair[0]).items()}
 
     # -- speed
 
     def best(self, node: int, kinds: Sequence[RoundKind] = SCORED) -> float | None:
         """Return the best value of a node in pairs, None if it has none."""
-        values = [each.value for each in self.of.get(node, ()) if each.value is not None and each.kind in kinds]
-        return max(values, default=None)
+        values = (meeting.value for meeting in self.pairs_of.get(node, ()) if meeting.kind in kinds)
+        return max((value for value in values if value is not None), default=None)
 
     @cached_property
     def median(self) -> float | None:
         """The median of the nodes' best values in the first pairs; the upper one of two."""
-        scores = [score for each in self.taking if (score := self.best(each, ("pairs",))) is not None]
+        scores = [score for node in self.participants if (score := self.best(node, ("pairs",))) is not None]
         return median_high(scores) if scores else None
 
     @cached_property
@@ -102,36 +102,37 @@ class Standing:
     @cached_property
     def parts(self) -> list[list[int]]:
         """The parts of the fabric that good pairs connect, the largest first."""
-        part = {each: [each] for each in self.taking}
+        part = {node: [node] for node in self.participants}
         for meeting in filter(self.good, self.meetings):
-            small, large = sorted((part[each] for each in meeting.nodes), key=len)
+            small, large = sorted((part[node] for node in meeting.nodes), key=len)
             if small is not large:
                 large += small
                 part.update(dict.fromkeys(small, large))
-        every = {id(each): each for each in part.values()}.values()
-        left = [sorted(set(each) - self.out.keys()) for each in every]
-        return sorted(filter(None, left), key=lambda each: (-len(each), each))
+        groups = {id(group): group for group in part.values()}.values()
+        remaining = [sorted(set(group) - self.excluded.keys()) for group in groups]
+        return sorted(filter(None, remaining), key=lambda group: (-len(group), group))
 
     @cached_property
     def fabric_part(self) -> set[int]:
         """The nodes that are good: the largest part, if it has a pair at all."""
+        # one partner proves a node, if it is good itself: two nodes behind one slow switch do not prove each other
         return set(self.parts[0]) if self.parts and any(map(self.good, self.meetings)) else set()
 
     @cached_property
     def islands(self) -> list[list[int]]:
         """The other parts of several nodes."""
-        return [each for each in self.parts[1:] if len(each) > 1]
+        return [part for part in self.parts[1:] if len(part) > 1]
 
     @cached_property
     def suspects(self) -> list[int]:
         """The nodes that no good pair connects with the good ones."""
-        return [each for each in self.here if each not in self.fabric_part]
+        return [node for node in self.active if node not in self.fabric_part]
 
     @cached_property
     def proven(self) -> set[int]:
         """The good nodes that are fast enough to confirm suspects with, and showed no wrong data."""
         bar = self.bar(PROVEN)
-        return {each for each in self.fabric_part - self.wrong_suspects if (self.best(each) or 0.0) >= bar}
+        return {node for node in self.fabric_part - self.wrong_suspects if (self.best(node) or 0.0) >= bar}
 
     @cached_property
     def too_many(self) -> bool:
@@ -141,46 +142,47 @@ class Standing:
     # -- wrong data
 
     @cached_property
-    def wrong(self) -> set[int]:
+    def corrupt(self) -> set[int]:
         """The nodes that showed wrong data again with a proven partner."""
-        return {each.nodes[0] for each in self.meetings if each.kind == "confirm" and each.wrong}
+        return {meeting.nodes[0] for meeting in self.meetings if meeting.kind == "confirm" and meeting.wrong}
 
     @cached_property
     def wrong_pairs(self) -> list[Meeting]:
         """The pairs that showed wrong data, without those of a node that is named for it."""
-        return [each for each in self.meetings if each.wrong and not self.wrong.intersection(each.nodes)]
+        return [meeting for meeting in self.meetings if meeting.wrong and not self.corrupt.intersection(meeting.nodes)]
 
     @cached_property
     def wrong_suspects(self) -> set[int]:
         """The nodes that are or may be the reason of wrong data: those with several such pairs, else both of a pair."""
         cleared = {
-            node for each in self.wrong_pairs for node in each.nodes if len(self.confirmed_with(node)) >= PARTNERS
+            node for meeting in self.wrong_pairs for node in meeting.nodes if len(self.confirmed_with(node)) >= PARTNERS
         }
-        count = Counter(node for each in self.wrong_pairs for node in each.nodes if node not in cleared)
-        found = set(self.wrong)
+        count = Counter(node for meeting in self.wrong_pairs for node in meeting.nodes if node not in cleared)
+        suspects = set(self.corrupt)
         for node, _ in count.most_common():
-            left = [each for each in self.of[node] if each.wrong and found.isdisjoint(each.nodes)]
-            if left:
-                found.update([node] if len(left) > 1 else {*left[0].nodes} - cleared)
-        return found - self.out.keys()
+            pairs = [meeting for meeting in self.pairs_of[node] if meeting.wrong and suspects.isdisjoint(meeting.nodes)]
+            if pairs:
+                suspects.update([node] if len(pairs) > 1 else {*pairs[0].nodes} - cleared)
+        return suspects - self.excluded.keys()
 
     # -- what is still to try, and who is named
 
     def confirmed_with(self, node: int) -> set[int]:
         """Return the partners that a suspect met to be confirmed."""
-        own = [each for each in self.of.get(node, ()) if each.kind == "confirm" and each.tried]
-        return {each.nodes[1] for each in own if each.nodes[0] == node}
+        meetings = [meeting for meeting in self.pairs_of.get(node, ()) if meeting.kind == "confirm" and meeting.tried]
+        return {meeting.nodes[1] for meeting in meetings if meeting.nodes[0] == node}
 
     def lacks(self, node: int) -> tuple[int, list[list[int]]]:
-        """Return with how many more proven nodes, and with which islands, a suspect has to meet before it is named."""
-        met = self.confirmed_with(node)
-        every = {other for each in self.of.get(node, ()) for other in each.nodes} & self.fabric_part
-        proven = sum(self.between(node, each) for each in self.proven) if self.apart else len(self.proven)
-        confirmed = len(met & self.fabric_part)
-        if node in self.fabric_part or any(node in each for each in self.islands):
+        """Return the number of proven nodes, and the islands, that a suspect has yet to meet before it is named."""
+        partners_met = self.confirmed_with(node)
+        met_nodes = {other for meeting in self.pairs_of.get(node, ()) for other in meeting.nodes} & self.fabric_part
+        proven = sum(self.between(node, other) for other in self.proven) if self.apart else len(self.proven)
+        confirmed = len(partners_met & self.fabric_part)
+        if node in self.fabric_part or any(node in island for island in self.islands):
             return max(0, min(PARTNERS, proven) - confirmed), []
-        partners = max(min(PARTNERS, proven) - confirmed, min(ALL_PARTNERS, proven) - len(every))
-        return max(0, partners), [each for each in self.islands[:ISLANDS] if len(met.intersection(each)) < PARTNERS]
+        partners = max(min(PARTNERS, proven) - confirmed, min(ALL_PARTNERS, proven) - len(met_nodes))
+        islands = [island for island in self.islands[:ISLANDS] if len(partners_met.intersection(island)) < PARTNERS]
+        return max(0, partners), islands
 
     @cached_property
     def slow(self) -> list[int]:
@@ -188,41 +190,41 @@ class Standing:
         if self.too_many or self.all_short or not self.proven:
             return []
         alone = set(self.suspects).difference(*self.islands)
-        found = [each for each in sorted(alone) if self.lacks(each) == (0, [])]
-        return found if len(found) <= max(1, MOST_NAMED * len(self.taking)) else []
+        slow_nodes = [node for node in sorted(alone) if self.lacks(node) == (0, [])]
+        return slow_nodes if len(slow_nodes) <= max(1, MOST_NAMED * len(self.participants)) else []
 
     def between(self, first: int, second: int) -> bool:
         """Return True if a pair of the nodes measures the network that is judged: that between the NVLink domains."""
-        one, other = (self.fabric.nodes[each].domain for each in (first, second))
-        return not self.apart or not one or one != other
+        domains = {self.fabric.nodes[node].domain for node in (first, second)}
+        return not self.apart or len(domains) > 1 or domains == {""}
 
     @cached_property
     def apart(self) -> bool:
         """True if there are several NVLink domains: pairs inside of one are faster, and would hide what is slow."""
-        return 0 < max(map(len, self.domains.values()), default=0) < len(self.taking)
+        return 0 < max(map(len, self.domains.values()), default=0) < len(self.participants)
 
     @cached_property
     def domains(self) -> dict[str, list[int]]:
         """The nodes of each NVLink domain of which several take part."""
-        named = grouped(self.taking, lambda node: self.fabric.nodes[node].domain)
-        return {name: nodes for name, nodes in named.items() if name and len(nodes) > 1}
+        groups = grouped(self.participants, lambda node: self.fabric.nodes[node].domain)
+        return {name: nodes for name, nodes in groups.items() if name and len(nodes) > 1}
 
 
 def standing(fabric: Fabric) -> Standing:
-    """Return what the rounds of a fabric run show."""
+    """Return the standing after the rounds of a fabric run."""
     meetings: list[Meeting] = []
-    out: dict[int, tuple[Found, str]] = {
-        place: ("left out", each.left_out) for place, each in enumerate(fabric.nodes) if each.left_out
+    excluded: dict[int, tuple[Found, str]] = {
+        index: ("left out", node.left_out) for index, node in enumerate(fabric.nodes) if node.left_out
     }
-    for each in fabric.rounds:
-        for result in each.results:
+    for fabric_round in fabric.rounds:
+        for result in fabric_round.results:
             outcomes = {report.outcome for report in result.reports}
             for node, report in zip(result.nodes, result.reports, strict=True):
                 if report.outcome in OUT:
                     by_device = report.outcome == "not reached" and report.kind == "device"
-                    out.setdefault(node, ("not reached" if by_device else "left out", report.text))
-            if each.kind in SCORED and len(result.nodes) == 2:
+                    excluded.setdefault(node, ("not reached" if by_device else "left out", report.text))
+            if fabric_round.kind in SCORED and len(result.nodes) == 2:
                 first, second = result.nodes
                 tried = outcomes.isdisjoint(OUT)
-                meetings.append(Meeting(each.kind, (first, second), result.value, "wrong" in outcomes, tried))
-    return Standing(fabric, meetings, out)
+                meetings.append(Meeting(fabric_round.kind, (first, second), result.value, "wrong" in outcomes, tried))
+    return Standing(fabric, meetings, excluded)

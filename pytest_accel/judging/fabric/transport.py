@@ -1,4 +1,4 @@
-"""How the ranks of different nodes reach each other, by the account of NCCL or RCCL, against what the platform has."""
+"""The connections between ranks of different nodes, by the account of NCCL or RCCL, against the platform's fabric."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ INDIRECT = ("", "/Shared")
 
 
 def wrong_transport(connections: Mapping[str, int], platform: Platform, devices: int) -> str:
-    """Return what is wrong with the connections of a node's ranks to other nodes, as a sentence; empty if nothing is.
+    """Return a sentence on what is wrong with the connections of a node's ranks to other nodes; empty if nothing is.
 
     `connections` counts them by kind, as `Rank.connections` does. Where no source states the fabric of the `platform`,
-    nothing is expected. NICs are counted where each of the `devices` has its own. Where devices reach their processor
-    by NVLink-C2C, GPUDirect RDMA through it is the choice of the library: up to 2.25 it has none, in 2.26 it is off by
-    default, since 2.27 on (NCCL_NET_GDR_C2C; src/graph/paths.cc). So its absence accuses nobody there.
+    nothing is expected. NICs are counted where each of the `devices` has its own.
     """
     fabric = platform.fabric
-    between = {kind: found for kind in connections if (found := _NET.match(kind))}
-    if fabric.get("link") not in RDMA or not between:
+    matches = {kind: match for kind in connections if (match := _NET.match(kind))}
+    if fabric.get("link") not in RDMA or not matches:
         return ""
-    link, number = fabric["link"], sum(connections[kind] for kind in between)
-    sockets = sum(connections[kind] for kind, found in between.items() if found["plugin"] == "Socket")
+    link, number = fabric["link"], sum(connections[kind] for kind in matches)
+    sockets = sum(connections[kind] for kind, match in matches.items() if match["plugin"] == "Socket")
     if sockets:
         return f"{sockets} of {counted(number, 'connection')} to other nodes use sockets and not {link}"
-    indirect = sum(connections[kind] for kind, found in between.items() if found["more"] in INDIRECT)
+    indirect = sum(connections[kind] for kind, match in matches.items() if match["more"] in INDIRECT)
+    # where devices reach their processor by NVLink-C2C, GPUDirect RDMA through it is the choice of the library: up to
+    # 2.25 it has none, in 2.26 it is off by default, since 2.27 on (NCCL_NET_GDR_C2C; src/graph/paths.cc)
     if indirect and platform.host_link.get("type") != C2C:
         return f"{indirect} of {counted(number, 'connection')} to other nodes do without GPUDirect RDMA"
-    nics = {(found["plugin"], found["nic"]) for found in between.values()}
+    nics = {(match["plugin"], match["nic"]) for match in matches.values()}
     if fabric.get("nics") == devices and len(nics) < devices:
         return f"{len(nics)} of {devices} NICs are used"
     return ""

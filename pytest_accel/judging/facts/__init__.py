@@ -1,1 +1,1 @@
-"""What a node states, counts and reports, as measurements. Pure."""
+"""The facts, counters and error reports of a node, as measurements. Pure."""

@@ -1,8 +1,7 @@
-"""Compares the facts that a device stated before the run with those that it states after every probe. Pure.
+"""The facts of a device that changed during the run. Pure.
 
 A setting or a state that changes while the node is measured makes every figure before or after it one of another node:
-a power limit that is lowered in mid-run, a link that is lost, a fabric that degrades. What error counters count, and
-what our own load changes, is judged elsewhere.
+a power limit that is lowered in mid-run, a link that is lost, a fabric that degrades.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ BY_LOAD: Mapping[str, str] = {
     "health.slowdown": "soak.throttle.*",
     "health.foreign_processes": "the disturbance of a measurement",
 }
-"""Metrics that change while the device works, and what judges them then."""
+"""Metrics that change while the device works, each with the metric or note that judges it then."""
 COUNTED: Mapping[str, str] = {
     "health.nvlink_up": "counters.nvlink_down",
     "health.xgmi_up": "counters.xgmi_down",
@@ -50,7 +49,7 @@ START, END = "the discovery", "the end"
 
 
 class FactWatch:
-    """The newest facts of every device, and what changed since they were last asked for."""
+    """The newest facts of every device, and the changes since they were last asked for."""
 
     def __init__(self) -> None:
         self._devices: dict[str, Device] = {}
@@ -71,43 +70,43 @@ class FactWatch:
         changes = []
         for uuid, answer in answers.items():
             if uuid in self._devices and not {"lost", "silent"} & set(answer):
-                changes += [(uuid, *each) for each in self._enter(uuid, during or END, answer)]
-        self._changed += [self._measured(*each, at) for each in changes]
+                changes += [(uuid, *change) for change in self._enter(uuid, during or END, answer)]
+        self._changed += [self._measured(*change, at) for change in changes]
 
     def _measured(self, uuid: str, metric: str, changed: str, at: float) -> Measurement:
         """Return the new value of a metric that changed, with the values of all devices."""
-        every = facts(metric, Discovery(tuple(self._devices.values())), None, at)
-        (now,) = [each for each in every if each.subject == uuid]
-        return replace(now, notes=(Note("changed", changed),))
+        measurements = facts(metric, Discovery(tuple(self._devices.values())), None, at)
+        (measurement,) = [measurement for measurement in measurements if measurement.subject == uuid]
+        return replace(measurement, notes=(Note("changed", changed),))
 
     def _enter(self, uuid: str, during: str, answer: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Exchange the facts of a device for those of an answer, and return the metrics that changed, with how."""
-        device, stated = self._devices[uuid], {name: answer[name] for name in FACTS & set(answer)}
-        other = {name for name, value in stated.items() if device.facts.get(name) != value}
-        now = self._devices[uuid] = replace(device, facts={**device.facts, **stated})
+        device, new_facts = self._devices[uuid], {name: answer[name] for name in FACTS & set(answer)}
+        changed = {name for name, value in new_facts.items() if device.facts.get(name) != value}
+        updated = self._devices[uuid] = replace(device, facts={**device.facts, **new_facts})
         changes = []
         for metric in WATCHED:
-            moved = other & set(FACT_METRICS[metric].facts)
-            if not moved:
+            moved_facts = changed & set(FACT_METRICS[metric].facts)
+            if not moved_facts:
                 continue
-            (unit, old, _), (_, new, _) = read(metric, device), read(metric, now)
+            (unit, old, _), (_, new, _) = read(metric, device), read(metric, updated)
             if old is not None and new is not None and old != new:
-                last = self._read.get((uuid, min(moved)), START)
+                last = self._read.get((uuid, min(moved_facts)), START)
                 name = parse(metric).variant.replace("_", " ")
-                what = _number(moved, device, now) or f"{name} {show(old, unit)} -> {show(new, unit)}"
-                changes.append((metric, f"{what} between {last} and {during}"))
-        self._read.update({(uuid, name): during for name in stated})
+                text = _number(moved_facts, device, updated) or f"{name} {show(old, unit)} -> {show(new, unit)}"
+                changes.append((metric, f"{text} between {last} and {during}"))
+        self._read.update({(uuid, name): during for name in new_facts})
         return changes
 
     def take(self) -> list[Measurement]:
         """Return the new values of the metrics that changed since the last call."""
-        taken, self._changed = self._changed, []
-        return taken
+        changes, self._changed = self._changed, []
+        return changes
 
 
-def _number(moved: Collection[str], before: Device, after: Device) -> str | None:
-    """Return the change of the one fact that moved, if it is a number: it says more than a metric made of it."""
-    name, *others = moved
+def _number(facts_moved: Collection[str], before: Device, after: Device) -> str | None:
+    """Return the change of the one fact that changed, if it is a number: it says more than a metric made of it."""
+    name, *others = facts_moved
     old, new = before.facts.get(name), after.facts.get(name)
     numbers = isinstance(old, int | float) and isinstance(new, int | float)
     if others or not numbers or isinstance(old, bool):

@@ -24,19 +24,18 @@ AS_LISTED, COMPLETE = "as listed", "complete"
 def limits(sha256: str, sku: Sku | None, *, names_nodes: bool) -> dict[str, Limit]:
     """Return the limits that a packing list with this hash adds, by metric; none where no SKU is known.
 
-    A list that names no nodes cannot say that one is complete. Processors have no serial number that a program reads:
-    for them, the limits do not apply.
+    A list that names no nodes cannot say that one is complete.
     """
     if sku is None:
         return {}
-    absent = not registry.vendor(sku.vendor).accelerator
+    is_processor = not registry.vendor(sku.vendor).accelerator
     expected = {SERIAL: AS_LISTED, **({DELIVERED: COMPLETE} if names_nodes else {})}
     return {
         metric: Limit(
             metric,
             "text",
             equals=value,
-            if_supported=absent,
+            if_supported=is_processor,  # which has no serial number that a program reads
             origin=f"packing list, sha256 {sha256[:12]}",
             declared_by=DeclaredBy.RUN,
         )
@@ -45,14 +44,14 @@ def limits(sha256: str, sku: Sku | None, *, names_nodes: bool) -> dict[str, Limi
 
 
 class ListState(Enum):
-    """How a device stands to the list."""
+    """The state of a device by the list."""
 
     AS_LISTED = "as listed"
     NOT_LISTED = "not listed"
     ELSEWHERE = "elsewhere"
     """Listed for another node of the list."""
     DIFFERENT = "different"
-    """Its UUID, model, slot or version is another."""
+    """Listed with another UUID, model, slot or version."""
     BUT_FOR_ZEROS = "but for zeros"
     NODE_UNKNOWN = "node unknown"
     """The list has the board, and no row for the node that it is in."""
@@ -68,7 +67,7 @@ UNKNOWN = (ListState.BUT_FOR_ZEROS, ListState.NODE_UNKNOWN, ListState.NO_SERIAL,
 
 @dataclass(frozen=True)
 class OnList:
-    """How a device stands to the list, in words that a verdict shows, with its row if there is one."""
+    """The state of a device by the list, with words that a verdict shows, and its row if there is one."""
 
     state: ListState
     words: str
@@ -84,20 +83,20 @@ def measured(
     return [_of_device(standing(boards, device, host), device, now) for device in devices]
 
 
-def _of_device(found: OnList, device: Device, now: float) -> Measurement:
+def _of_device(entry: OnList, device: Device, now: float) -> Measurement:
     trouble: Trouble | None = None
-    if found.state in UNKNOWN:
-        trouble = Trouble("need", found.words)
-    elif found.state is ListState.NOT_APPLICABLE:
-        trouble = Trouble("not_applicable", found.words)
-    value = None if trouble else found.words
+    if entry.state in UNKNOWN:
+        trouble = Trouble("need", entry.words)
+    elif entry.state is ListState.NOT_APPLICABLE:
+        trouble = Trouble("not_applicable", entry.words)
+    value = None if trouble else entry.words
     return Measurement(SERIAL, device.uuid, "text", value, trouble=trouble, started=now, ended=now)
 
 
 def standing(boards: PackingList, device: Device, host: str) -> OnList:
-    """Return how a device of the node `host` stands to the list. Its run and the document of the delivery go by it."""
-    if unread := _no_serial(device):
-        return unread
+    """Return the state of a device of the node `host` by the list, for its run and the document of the delivery."""
+    if no_serial := _no_serial(device):
+        return no_serial
     serial = printable(device.serial or "", SHOWN)
     row = boards.by_serial.get(same(device.serial or ""))
     if row is None:
@@ -107,13 +106,14 @@ def standing(boards: PackingList, device: Device, host: str) -> OnList:
         return OnList(ListState.BUT_FOR_ZEROS, f"{serial} is not on the list, but {_but_for_zeros(other)}", other)
     if row.node and boards.nodes.find(row.node) != boards.nodes.find(host):
         return _elsewhere(boards, row, host)
-    if wrong := differences(row, device):
-        words = f"{serial} is on the list (line {row.line}), but {'; '.join(wrong)}"
+    if deviations := differences(row, device):
+        words = f"{serial} is on the list (line {row.line}), but {'; '.join(deviations)}"
         return OnList(ListState.DIFFERENT, words, row)
     for name in VERSIONS:
         if getattr(row, name) and not device.facts.get(name):
-            why = lacking(device.facts, name).reason
-            return OnList(ListState.NO_VERSION, f"{serial}: the list (line {row.line}) demands a version; {why}", row)
+            reason = lacking(device.facts, name).reason
+            words = f"{serial}: the list (line {row.line}) demands a version; {reason}"
+            return OnList(ListState.NO_VERSION, words, row)
     return OnList(ListState.AS_LISTED, AS_LISTED, row)
 
 
@@ -121,13 +121,13 @@ def _no_serial(device: Device) -> OnList | None:
     """Return the standing of a device whose serial number is not known, None if it is."""
     vendor = registry.vendor(device.driver)
     if not vendor.accelerator:
-        why = f"a {vendor.title} states no serial number, so no list can name it"
-        return OnList(ListState.NOT_APPLICABLE, why)
+        reason = f"a {vendor.title} states no serial number, so no list can name it"
+        return OnList(ListState.NOT_APPLICABLE, reason)
     if device.serial and device.serial.strip():
         return None
     unread = device.facts.get("unread", {})
-    why = unread.get("serial") or unread.get(EVERYTHING_ELSE) or "the driver does not report it"
-    return OnList(ListState.NO_SERIAL, f"serial number: {why}")
+    reason = unread.get("serial") or unread.get(EVERYTHING_ELSE) or "the driver does not report it"
+    return OnList(ListState.NO_SERIAL, f"serial number: {reason}")
 
 
 def _but_for_zeros(row: Listed) -> str:
@@ -141,28 +141,26 @@ def _elsewhere(boards: PackingList, row: Listed, host: str) -> OnList:
     """Return the standing of a board that the list has in another node; unknown if it does not know this node."""
     node = printable(row.node, SHOWN)
     if not boards.of_node(host):
-        here = printable(host, SHOWN)
-        why = f"listed for {node} (line {row.line}), and the list has no row for this node, {here}: correct its names"
-        return OnList(ListState.NODE_UNKNOWN, why, row)
-    return OnList(
-        ListState.ELSEWHERE, f"{row.serial} is listed for {node} (line {row.line}): a board of another node", row
-    )
+        hint = f"the list has no row for this node, {printable(host, SHOWN)}: correct its names"
+        return OnList(ListState.NODE_UNKNOWN, f"listed for {node} (line {row.line}), and {hint}", row)
+    words = f"{row.serial} is listed for {node} (line {row.line}): a board of another node"
+    return OnList(ListState.ELSEWHERE, words, row)
 
 
 def differences(row: Listed, device: Device) -> list[str]:
-    """Return how a device differs from its row of the list besides node and serial number."""
-    found = []
+    """Return the deviations of a device from its row of the list besides node and serial number, in words."""
+    deviations = []
     if row.uuid and same(row.uuid) != same(device.uuid):
-        found.append(f"its UUID is {printable(device.uuid, SHOWN)}, listed {printable(row.uuid)}")
+        deviations.append(f"its UUID is {printable(device.uuid, SHOWN)}, listed {printable(row.uuid)}")
     if row.model and _words(row.model) != _words(device.model):
-        found.append(f"its model is {printable(device.product, SHOWN)}, listed {printable(row.model)}")
+        deviations.append(f"its model is {printable(device.product, SHOWN)}, listed {printable(row.model)}")
     for name in VERSIONS:
         version, demanded = str(device.facts.get(name) or ""), getattr(row, name)
         if version and demanded and same(version) != same(demanded):
-            found.append(f"its {name} is {printable(version, SHOWN)}, listed {printable(demanded)}")
+            deviations.append(f"its {name} is {printable(version, SHOWN)}, listed {printable(demanded)}")
     if row.slot and not in_slot(row.slot, device):
-        found.append(f"it is in slot {device.index} ({device.pci_address or 'no PCI address'}), listed {row.slot}")
-    return found
+        deviations.append(f"it is in slot {device.index} ({device.pci_address or 'no PCI address'}), listed {row.slot}")
+    return deviations
 
 
 def in_slot(slot: str, device: Device) -> bool:
@@ -178,7 +176,7 @@ def _words(text: str) -> list[str]:
 
 
 def _of_node(boards: PackingList, devices: Sequence[Device], host: str, now: float) -> Measurement:
-    """Return whether every board that the list has for this node is in it."""
+    """Return the measurement of completeness: every board that the list has for this node is in it."""
     value, trouble = None, None
     if devices and not any(registry.vendor(device.driver).accelerator for device in devices):
         trouble = Trouble("not_applicable", "processors state no serial number, so no list can name them")
@@ -190,18 +188,16 @@ def _of_node(boards: PackingList, devices: Sequence[Device], host: str, now: flo
 
 
 def _absent(boards: PackingList, devices: Sequence[Device], host: str) -> tuple[str | None, Trouble | None]:
-    """Return the boards that are listed for this node and absent, in words.
-
-    A device whose serial number is not known, or that the list has but for leading zeros, may be one of them.
-    """
-    here = {same(each.serial) for each in devices if each.serial}
-    missing = [each for each in boards.of_node(host) if same(each.serial) not in here]
+    """Return the boards that are listed for this node and absent, in words, or why that is not known."""
+    serials = {same(device.serial) for device in devices if device.serial}
+    missing = [board for board in boards.of_node(host) if same(board.serial) not in serials]
     if not missing:
         return COMPLETE, None
-    words = listed([f"{each.serial} (line {each.line})" for each in missing], 8)
-    vague = [each.name for each in devices if not each.serial or _is_vague(boards, each.serial)]
-    if len(vague) >= len(missing):
-        return None, Trouble("need", f"absent, unless {listed(vague, 8)} is meant: {words}")
+    words = listed([f"{board.serial} (line {board.line})" for board in missing], 8)
+    # a device whose serial number is not known, or that the list has but for leading zeros, may be a missing one
+    doubtful = [device.name for device in devices if not device.serial or _is_vague(boards, device.serial)]
+    if len(doubtful) >= len(missing):
+        return None, Trouble("need", f"absent, unless {listed(doubtful, 8)} is meant: {words}")
     return f"absent: {words}", None
 
 

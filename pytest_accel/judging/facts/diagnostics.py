@@ -1,4 +1,4 @@
-"""Makes measurements of what the vendor's diagnostic said of each device. Pure."""
+"""Measurements made of the report of the vendor's diagnostic on each device. Pure."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ OF_GIVEN = Limit(METRIC, "text", equals=PASS, origin="--accel-diag", declared_by
 
 
 def measured(report: Report | str, devices: Sequence[Device], level: int) -> Iterator[Measurement]:
-    """Yield the measurement of each device by the report of a diagnostic at a level, or by why there is none."""
+    """Yield the measurement of each device by the report of a diagnostic at a level; a text is why there is none."""
     for device in devices:
-        own = [] if isinstance(report, str) else _of_device(report, device)
-        failed, noticed = _words(own, "fail"), "; ".join(filter(None, (_words(own, "note", "pass"), _skipped(own))))
-        why = report if isinstance(report, str) else "" if failed else _untested(report, own, level)
+        results = [] if isinstance(report, str) else _of_device(report, device)
+        failed = _words(results, "fail")
+        noticed = "; ".join(filter(None, (_words(results, "note", "pass"), _skipped(results))))
+        reason = report if isinstance(report, str) else "" if failed else _untested(report, results, level)
         yield Measurement(
             METRIC,
             device.uuid,
             "text",
-            None if why else failed or PASS,
+            None if reason else failed or PASS,
             conditions={"level": level},
-            trouble=Trouble("need", why) if why else None,
+            trouble=Trouble("need", reason) if reason else None,
             notes=(Note("noticed", noticed),) if noticed else (),
         )
 
@@ -41,9 +42,10 @@ def _of_device(report: Report, device: Device) -> list[TestResult]:
 
 
 def _words(results: Sequence[TestResult], *outcomes: str) -> str:
-    """Return the tests with one of the outcomes and the words of the program; a test that passes has seldom any."""
-    told = [result for result in results if result.outcome in outcomes and (result.words or result.outcome != "pass")]
-    return "; ".join(f"{result.test}: {result.words or 'it failed, without a reason'}" for result in told)
+    """Return the tests with one of the outcomes and the words of the program, without passed ones that have none."""
+    reported = [result for result in results if result.words or result.outcome != "pass"]
+    words = "it failed, without a reason"
+    return "; ".join(f"{result.test}: {result.words or words}" for result in reported if result.outcome in outcomes)
 
 
 def _skipped(results: Sequence[TestResult]) -> str:
@@ -53,20 +55,18 @@ def _skipped(results: Sequence[TestResult]) -> str:
 
 
 def _untested(report: Report, results: Sequence[TestResult], level: int) -> str:
-    """Return why a device without a failure has not passed either; empty if it has.
-
-    A test has to have been run, and from level 2 on one of the hardware has to have passed: where a setting stops the
-    program, and on a product that it does not support, it skips them all. Every level has tests of its own.
-    """
+    """Return the reason why a device without a failure has not passed either; empty if it has."""
     if undone := _words(results, "untested"):
         return f"could not be tested: {undone}"
-    own = [result for result in results if result.device]
-    if not own and any(result.device and result.outcome == "pass" for result in report.results):
+    device_results = [result for result in results if result.device]
+    if not device_results and any(result.device and result.outcome == "pass" for result in report.results):
         return "its output does not name the device"
-    ran = [result for result in results if result.outcome != "skip"]
-    passed = any(level == 1 or (result.device and result.hardware and result.outcome == "pass") for result in ran)
-    missing = [lower for lower in range(2, level + 1) if not any(result.level in (lower, None) for result in ran)]
+    # a test has to have been run, and from level 2 on one of the hardware has to have passed: where a setting stops the
+    # program, and on a product that it does not support, it skips them all; every level has tests of its own
+    executed = [result for result in results if result.outcome != "skip"]
+    passed = any(level == 1 or (result.device and result.hardware and result.outcome == "pass") for result in executed)
+    missing = [lower for lower in range(2, level + 1) if not any(result.level in (lower, None) for result in executed)]
     if missing or not passed:
-        reached = f"tests of level {missing[0] - 1} were run" if passed else "no test of the hardware was run"
-        return "; ".join(filter(None, (f"{reached}, level {level} is required", _skipped(own))))
+        scope = f"tests of level {missing[0] - 1} were run" if passed else "no test of the hardware was run"
+        return "; ".join(filter(None, (f"{scope}, level {level} is required", _skipped(device_results))))
     return ""

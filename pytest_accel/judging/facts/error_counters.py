@@ -1,9 +1,7 @@
-"""Compares the error counters of the devices before and after every probe. Pure.
+"""The increase of the devices' error counters during every probe. Pure.
 
 The total of a counter says little about the device's present state; an increase under load does. The interval between
-two readings covers one probe call and the pause before it, so that no increase goes unnoticed. The counters of NVLinks
-take long to read. They are read after the probes that stress links, at the start and at the end, so that their
-intervals may cover several probes.
+two readings covers one probe call and the pause before it, so that no increase goes unnoticed.
 """
 
 from __future__ import annotations
@@ -23,27 +21,28 @@ from pytest_accel.judging.facts import inventory
 
 def judged_by(fact: str) -> tuple[str, ...]:
     """Return the metrics that judge a fact of a device: `inventory.*`, `health.*` and `counters.*`."""
-    made = [metric for metric, each in FACT_METRICS.items() if fact in each.facts]
-    counted = [f"counters.{name}" for name, each in ERROR_COUNTERS.items() if fact in (each.fact, *each.also)]
-    return (*made, *counted)
+    metrics = [metric for metric, figure in FACT_METRICS.items() if fact in figure.facts]
+    counters = [f"counters.{name}" for name, counter in ERROR_COUNTERS.items() if fact in (counter.fact, *counter.also)]
+    return (*metrics, *counters)
 
 
 @dataclass(frozen=True)
 class CounterReading:
     """The counters of one device at one moment (`at`, in seconds since the epoch).
 
-    `lacking` has the reason for each counter that could not be read, `failed` the reason if the device did not answer
+    `troubles` has the reason for each counter that could not be read, `failed` the reason if the device did not answer
     at all.
     """
 
     at: float
     numbers: Mapping[str, int] = field(default_factory=dict)
-    lacking: Mapping[str, Trouble] = field(default_factory=dict)
+    troubles: Mapping[str, Trouble] = field(default_factory=dict)
     failed: Trouble | None = None
 
 
 OF_LINKS = frozenset(name for name, counter in ERROR_COUNTERS.items() if counter.fact == LINKS)
-"""The counters that are read of the links."""
+"""The counters that are read of the links. Those of NVLinks take long to read: they are read after the probes that
+stress links, at the start and at the end, so that their intervals may cover several probes."""
 
 
 def reading(at: float, facts: Mapping[str, Any], names: Collection[str] = tuple(ERROR_COUNTERS)) -> CounterReading:
@@ -52,20 +51,20 @@ def reading(at: float, facts: Mapping[str, Any], names: Collection[str] = tuple(
         return CounterReading(at, failed=Trouble("device", f"the device was lost: {facts['lost']}"))
     if "silent" in facts:
         return CounterReading(at, failed=Trouble("need", str(facts["silent"])))
-    numbers, lacking = {}, {}
+    numbers, troubles = {}, {}
     for name in names:
         counter = ERROR_COUNTERS[name]
         try:
-            stated = [facts[counter.fact], *(_besides(facts, each) for each in counter.also)]
-            values = [sane(each, counter.unit) for each in stated]
+            raw = [facts[counter.fact], *(_besides(facts, extra) for extra in counter.also)]
+            values = [sane(value, counter.unit) for value in raw]
             numbers[name] = sane(counter.read(*values), counter.unit)
         except KeyError as missing:
-            needed = (counter.fact, *counter.also)
-            fact = missing.args[0] if missing.args[0] in needed else f"nvlink_{missing.args[0]}"
-            lacking[name] = inventory.lacking(facts, fact)
+            fact_names = (counter.fact, *counter.also)
+            fact = missing.args[0] if missing.args[0] in fact_names else f"nvlink_{missing.args[0]}"
+            troubles[name] = inventory.lacking(facts, fact)
         except (TypeError, ValueError) as error:
-            lacking[name] = Trouble("need", f"the value of {counter.fact} cannot be interpreted: {error}")
-    return CounterReading(at, numbers, lacking)
+            troubles[name] = Trouble("need", f"the value of {counter.fact} cannot be interpreted: {error}")
+    return CounterReading(at, numbers, troubles)
 
 
 def _besides(facts: Mapping[str, Any], name: str) -> Any:
@@ -85,22 +84,18 @@ class ReadingWindow:
     during: str
     started: float
     ended: float
-    moved: Mapping[str, int] = field(default_factory=dict)
+    increases: Mapping[str, int] = field(default_factory=dict)
     failed: Trouble | None = None
 
 
 def _window(during: str, before: CounterReading, after: CounterReading) -> ReadingWindow:
-    """Return the window between two readings.
-
-    A counter that decreased was reset in between; its new value is the increase since then.
-    """
-    moved = {}
+    """Return the window between two readings."""
+    increases = {}
     for name, number in after.numbers.items():
-        if name in before.numbers:
-            change = number - before.numbers[name]
-            moved[name] = change if change >= 0 else number
-    moved = {name: change for name, change in moved.items() if change}
-    return ReadingWindow(during, before.at, after.at, moved, after.failed or before.failed)
+        if change := number - before.numbers.get(name, number):
+            increases[name] = change if change > 0 else number  # a counter that decreased was reset in between
+    increases = {name: change for name, change in increases.items() if change}
+    return ReadingWindow(during, before.at, after.at, increases, after.failed or before.failed)
 
 
 @dataclass
@@ -110,19 +105,19 @@ class _Book:
     names: Collection[str]
     last: dict[str, CounterReading] = field(default_factory=dict)
     """The newest reading; a number that is missing in it is carried over from the one before."""
-    never: dict[str, Mapping[str, Trouble]] = field(default_factory=dict)
+    first_troubles: dict[str, Mapping[str, Trouble]] = field(default_factory=dict)
     """The troubles of the numbers that are missing in the first reading, whose increase is therefore not known."""
     windows: dict[str, list[ReadingWindow]] = field(default_factory=dict)
 
     def enter(self, uuid: str, during: str, at: float, facts: Mapping[str, Any]) -> None:
         """Add a reading, and the window since the one before."""
-        now, before = reading(at, facts, self.names), self.last.get(uuid)
+        newest, before = reading(at, facts, self.names), self.last.get(uuid)
         if before is None:
-            self.last[uuid], self.never[uuid] = now, now.lacking
+            self.last[uuid], self.first_troubles[uuid] = newest, newest.troubles
             return
-        self.windows.setdefault(uuid, []).append(_window(during, before, now))
-        if not now.failed:
-            self.last[uuid] = replace(now, numbers={**before.numbers, **now.numbers})
+        self.windows.setdefault(uuid, []).append(_window(during, before, newest))
+        if not newest.failed:
+            self.last[uuid] = replace(newest, numbers={**before.numbers, **newest.numbers})
 
 
 AFTER = "the time after the last probe"
@@ -151,15 +146,15 @@ class CounterReadings:
             for book in (self._counters, self._links):
                 numbers = {name: number for name, number in entry["numbers"].items() if name in book.names}
                 book.last[uuid] = CounterReading(entry["at"], numbers)
-                book.never[uuid] = {}
+                book.first_troubles[uuid] = {}
 
     @property
     def counted(self) -> dict[str, CountedEntry]:
         """The newest totals of the devices, by UUID."""
         links = self._links.last
         return {
-            uuid: {"at": each.at, "numbers": {**each.numbers, **(links[uuid].numbers if uuid in links else {})}}
-            for uuid, each in self._counters.last.items()
+            uuid: {"at": newest.at, "numbers": {**newest.numbers, **(links[uuid].numbers if uuid in links else {})}}
+            for uuid, newest in self._counters.last.items()
         }
 
     @property
@@ -179,12 +174,11 @@ class CounterReadings:
         """Enter the answers of the devices after the probe `during`; None if the sensor did not answer.
 
         The answers hold the links only with `links`; `during` is empty if no probe ran since the last reading. One of
-        `devices` that is not among the answers has vanished. If there is no answer at all, the library or the sensor
-        may be the reason, so that no device is called lost.
+        `devices` that is not among the answers has vanished.
         """
         self.readings += 1
         absent = {"lost": "the management library no longer lists it"}
-        if not answers:
+        if not answers:  # the library or the sensor may be the reason, so no device is called lost
             answers, absent = {}, {"silent": "the sensor did not answer"}
         self._since += [during] if during else []
         for uuid in dict.fromkeys((*self._counters.last, *devices, *answers)):
@@ -199,11 +193,11 @@ class CounterReadings:
     def last(self, uuid: str) -> ReadingWindow | None:
         """Return the newest window of a device, or None before its second reading.
 
-        What moved includes the counters of the links, if these were read at its end.
+        Its increases include those of the links' counters, if these were read at its end.
         """
         newest, links = self.windows.get(uuid, [None])[-1], self._links.windows.get(uuid, [None])[-1]
         if newest and links and links.ended == newest.ended:
-            return replace(newest, moved={**newest.moved, **links.moved})
+            return replace(newest, increases={**newest.increases, **links.increases})
         return newest
 
     def lost(self, uuid: str) -> str | None:
@@ -220,23 +214,24 @@ class CounterReadings:
             return _troubled(metric, device, Trouble("need", f"this version knows no counter {name}"))
         if not windows or last is None:
             return _troubled(metric, device, Trouble("need", "no probe ran during which it could have increased"))
-        failed = next((each for each in (*self.windows.get(device.uuid, []), *windows) if each.failed), None)
-        if failed and failed.failed:
-            kind, reason = failed.failed.kind, failed.failed.reason
-            return _troubled(metric, device, Trouble(kind, f"{reason}, during {failed.during}"))
-        if lacking := last.lacking.get(name) or book.never[device.uuid].get(name):
-            return _troubled(metric, device, lacking)
-        asked = self._asked if name == "recovery_asked" else {}
-        why = asked_of_all(asked.get(device.uuid), [*asked.values()])
-        counted = _judged(metric, device, counter, windows)
-        return replace(counted, notes=(*counted.notes, Note("disturbed", why))) if why else counted
+        for window in (*self.windows.get(device.uuid, []), *windows):
+            if window.failed:
+                reason = f"{window.failed.reason}, during {window.during}"
+                return _troubled(metric, device, Trouble(window.failed.kind, reason))
+        if trouble := last.troubles.get(name) or book.first_troubles[device.uuid].get(name):
+            return _troubled(metric, device, trouble)
+        actions = self._asked if name == "recovery_asked" else {}
+        cause = asked_of_all(actions.get(device.uuid), [*actions.values()])
+        measurement = _judged(metric, device, counter, windows)
+        return replace(measurement, notes=(*measurement.notes, Note("disturbed", cause))) if cause else measurement
 
 
 def _judged(metric: str, device: Device, counter: Counter, windows: Sequence[ReadingWindow]) -> Measurement:
     name = parse(metric).variant
-    moving = [each for each in windows if name in each.moved]
-    total, guilty = _worst(name, counter, moving) if counter.per else (sum(each.moved[name] for each in moving), moving)
-    during = ", ".join(dict.fromkeys(window.during for window in guilty))
+    moving = [window for window in windows if name in window.increases]
+    total: float = sum(window.increases[name] for window in moving)
+    total, blamed = _worst(name, counter, moving) if counter.per else (total, moving)
+    during = ", ".join(dict.fromkeys(window.during for window in blamed))
     return Measurement(
         metric=metric,
         subject=device.uuid,
@@ -244,8 +239,8 @@ def _judged(metric: str, device: Device, counter: Counter, windows: Sequence[Rea
         value=total,
         started=windows[0].started,
         ended=windows[-1].ended,
-        notes=(Note("during", during),) if guilty else (),
-        details={"windows": [{"during": window.during, "moved": window.moved[name]} for window in moving]},
+        notes=(Note("during", during),) if blamed else (),
+        details={"windows": [{"during": window.during, "moved": window.increases[name]} for window in moving]},
     )
 
 
@@ -253,14 +248,16 @@ def _worst(name: str, counter: Counter, moving: Sequence[ReadingWindow]) -> tupl
     """Return the highest rate over any sequence of windows that begins and ends with an increase, and that sequence.
 
     Probes are much shorter than an hour: a rate from each probe alone would miss errors that are spread over several,
-    and a rate from a whole long run would dilute a burst. On a tie the shortest sequence names the probes best.
+    and a rate from a whole long run would dilute a burst.
     """
 
-    def rate(some: Sequence[ReadingWindow]) -> float:
-        return counter.over(sum(each.moved[name] for each in some), some[-1].ended - some[0].started)
+    def rate(sequence: Sequence[ReadingWindow]) -> float:
+        total = sum(window.increases[name] for window in sequence)
+        return counter.over(total, sequence[-1].ended - sequence[0].started)
 
-    every = [moving[first:last] for first, last in combinations(range(len(moving) + 1), 2)]
-    worst = max(every, key=lambda some: (rate(some), -len(some)), default=())
+    sequences = [moving[first:last] for first, last in combinations(range(len(moving) + 1), 2)]
+    # on a tie the shortest sequence names the probes best
+    worst = max(sequences, key=lambda sequence: (rate(sequence), -len(sequence)), default=())
     return (rate(worst), worst) if worst else (0.0, ())
 
 

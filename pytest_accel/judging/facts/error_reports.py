@@ -1,4 +1,4 @@
-"""Counts Xids and kernel messages of failing hardware that were reported during a run. Pure.
+"""The Xids and kernel messages of failing hardware that were reported during a run. Pure.
 
 Each report is assigned to a device, to the probe that ran at the time, and to us if we caused it by ending a worker.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_accel.core.details import ErrorReport
+from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.reasons import Note
@@ -25,9 +26,9 @@ AFTER_KILL_SECONDS = 60.0
 TOGETHER_SECONDS = 30.0
 """The time within which reports may follow from one fault (NVIDIA's Xid catalogue, 145)."""
 EARLIER, BUS, HIVE = "earlier", "bus", "hive"
-"""What a message follows from: an earlier failure of a device, its loss from the bus, the same message of another."""
+"""The origins of a message: an earlier failure of a device, its loss from the bus, the same message of another."""
 OF_BUS = ("device-lost", "host-link-errors", "recovery-asked")
-"""The fault codes of what takes a device off the bus, a reset among them."""
+"""The fault codes of events that take a device off the bus, a reset among them."""
 MOST_SHOWN = 50
 """The number of reports that the record holds in full; the value counts all of them."""
 
@@ -63,12 +64,10 @@ class ErrorReports:
         """
         name, address, text = event.get("message", ""), event.get("address", ""), event.get("text", "")
         subjects = [event["uuid"]] if "uuid" in event else []
-        subjects += [uuid for uuid, place in addresses.items() if address and is_at(address, place)]
-        named = [
-            uuid for uuid, place in addresses.items() if any(is_at(other, place) for other in event.get("named", ()))
-        ]
-        if not subjects and len(named) == 1:
-            subjects = named
+        subjects += [uuid for uuid, pci in addresses.items() if address and is_at(address, pci)]
+        uuids = [uuid for uuid, pci in addresses.items() if any(is_at(other, pci) for other in event.get("named", ()))]
+        if not subjects and len(uuids) == 1:
+            subjects = uuids
         if not subjects and name and (messages()[name].anywhere or not address):
             subjects = [NODE]
         for subject in subjects:
@@ -77,16 +76,16 @@ class ErrorReports:
         title = f"{name or 'Xid ' + str(event.get('number'))} of {address or 'an unknown device'}"
         return None if subjects else f"{title}, which is not a device of this run: {text}"
 
-    def hearing(self, source: str, deaf: str | None, uuid: str | None = None) -> None:
-        """Note that a source is followed from now on (`deaf` is None) or why it is not, for all devices or for one."""
+    def hearing(self, source: str, problem: str | None, uuid: str | None = None) -> None:
+        """Note that a source is followed from now on, or the `problem` why it is not, for all devices or for one."""
         if uuid is None:
-            self.deaf[source] = deaf
-        elif deaf:
-            self.deaf_to[source, uuid] = deaf
+            self.deaf[source] = problem
+        elif problem:
+            self.deaf_to[source, uuid] = problem
 
     def unheard(self, uuid: str) -> str | None:
         """Return the reason why Xids of the device may have been missed; None if a source was followed throughout."""
-        reasons = [why or self.deaf_to.get((source, uuid)) for source, why in self.deaf.items()]
+        reasons = [reason or self.deaf_to.get((source, uuid)) for source, reason in self.deaf.items()]
         if reasons and None in reasons:
             return self.missed
         return "; ".join(filter(None, reasons)) or "no source reports them here"
@@ -98,34 +97,30 @@ class ErrorReports:
         texts.
         """
         unique: list[ErrorReport] = []
-        own = [each for each in self.heard if each.uuid == uuid]
-        for title in dict.fromkeys(each.title for each in own):
-            same = [each for each in own if each.title == title]
-            sources = dict.fromkeys(each.source for each in same)
-            by_source: list[list[ErrorReport]] = [[each for each in same if each.source == name] for name in sources]
-            best = max(by_source, key=lambda each: (len(each), any(report.text for report in each)))
+        reports = [report for report in self.heard if report.uuid == uuid]
+        for copies in grouped(reports, lambda report: report.title).values():
+            groups = grouped(copies, lambda report: report.source).values()
+            best = max(groups, key=lambda group: (len(group), any(report.text for report in group)))
             unique += best
         return sorted(unique, key=lambda report: report.at)
 
     def ours(self, report: ErrorReport) -> bool:
-        """Return True if the driver reports the clean-up after one of our workers.
-
-        NVML does not report the pid, so that any worker of the device that has ended may be meant.
-        """
-        ended = [each for each in self.ended if each.uuid == report.uuid]
+        """Return True if the driver reports the clean-up after one of our workers."""
+        workers = [worker for worker in self.ended if worker.uuid == report.uuid]
         if report.message:
-            after = [report.at - each.at for each in ended]
-            return messages()[report.message].after_kill and any(0 <= each <= AFTER_KILL_SECONDS for each in after)
-        return report.number in xids.CLEANUP and any(report.pid in (None, each.pid) for each in ended)
+            delays = [report.at - worker.at for worker in workers]
+            return messages()[report.message].after_kill and any(0 <= delay <= AFTER_KILL_SECONDS for delay in delays)
+        # NVML does not report the pid, so any worker of the device that has ended may be meant
+        return report.number in xids.CLEANUP and any(report.pid in (None, worker.pid) for worker in workers)
 
     def causes(self) -> list[ErrorReport]:
         """Return the reports of devices that others may follow from, one of each kind and second."""
-        found: dict[object, ErrorReport] = {}
+        by_fault: dict[object, ErrorReport] = {}
         for report in self.heard:
             if report.uuid != NODE and not self.ours(report):
                 kind = known(report).kind, xids.nearness(report.number, report.text)
-                found.setdefault((report.uuid, report.title, *kind, int(report.at)), report)
-        return [*found.values()]
+                by_fault.setdefault((report.uuid, report.title, *kind, int(report.at)), report)
+        return [*by_fault.values()]
 
     def cause(self, report: ErrorReport, causes: Sequence[ErrorReport]) -> ErrorReport | None:
         """Return the report, one of `causes`, that this report follows from; None if it stands for itself.
@@ -134,42 +129,37 @@ class ErrorReports:
         failed, and so does the other end of an NVLink. No failure of one device follows from that of another, unless
         the driver could not reset a hive.
         """
-        named, nearness = xids.caused_by(report.text), xids.nearness(report.number, report.text)
+        named_number, nearness = xids.caused_by(report.text), xids.nearness(report.number, report.text)
         message = messages().get(report.message)
         follows = message.follows if message and (report.uuid == NODE or message.follows == HIVE) else ""
-        for other in causes if named or nearness or follows else ():
-            after = report.at - other.at
+        for other in causes if named_number or nearness or follows else ():
+            delay = report.at - other.at
             if other.uuid == report.uuid:
-                if named == other.number != report.number and after >= 0:
+                if named_number == other.number != report.number and delay >= 0:
                     return other
-            elif abs(after) <= TOGETHER_SECONDS and known(other).kind == xids.HARDWARE:
+            elif abs(delay) <= TOGETHER_SECONDS and known(other).kind == xids.HARDWARE:
                 excluded = (
-                    (follows == EARLIER and after < 0)
+                    (follows == EARLIER and delay < 0)
                     or (follows == BUS and known(other).code not in OF_BUS)
-                    or (follows == HIVE and (after <= 0 or other.message != report.message))
+                    or (follows == HIVE and (delay <= 0 or other.message != report.message))
                 )
                 if (follows and not excluded) or 0 < nearness < xids.nearness(other.number, other.text):
                     return other
         return None
 
     def measured(self, metric: str, subject: str, windows: Sequence[ReadingWindow]) -> Measurement:
-        """Return how many Xids, or kernel messages, of one kind (`metric`) a device or the node had in the `windows`.
-
-        An unreadable kernel log makes its metrics not applicable rather than unmeasured: counters, Xids and the
-        devices themselves report most of the same errors.
-        """
-        own, kind = [each for each in self.of(subject) if bool(each.message) != (metric in METRICS)], _kind(metric)
-        causes = self.causes()
-        reports = [
-            each for each in own if known(each).kind == kind and not (self.ours(each) or self.cause(each, causes))
-        ]
+        """Return the number of Xids, or kernel messages, of one kind (`metric`) on a device or node in `windows`."""
+        kind, causes = _kind(metric), self.causes()
+        reports = [report for report in self.of(subject) if bool(report.message) != (metric in METRICS)]
+        reports = [report for report in reports if known(report).kind == kind]
+        reports = [report for report in reports if not (self.ours(report) or self.cause(report, causes))]
         if metric in METRICS:
             unheard = None if reports else self.unheard(subject)
             trouble = Trouble("need", f"Xids cannot be observed: {unheard}") if unheard else None
             return _measured(metric, subject, reports, windows, trouble)
         deaf = self.deaf.get(SOURCE, "it is not followed here")
         trouble = Trouble("need", self.missed) if self.missed else None
-        if deaf:
+        if deaf:  # not unmeasured: counters, Xids and the devices themselves report most of the same errors
             trouble = Trouble("not_applicable", f"the kernel log cannot be read: {deaf}")
         if not windows and not reports:
             trouble = Trouble("not_applicable", "no probe ran that could have caused one")
@@ -206,7 +196,7 @@ def _measured(
 
 def _during(report: ErrorReport, windows: Sequence[ReadingWindow]) -> str:
     """Return the probe that ran at the time of the report; the last one for a report that arrived afterwards."""
-    return next((each.during for each in windows if report.at <= each.ended), windows[-1].during)
+    return next((window.during for window in windows if report.at <= window.ended), windows[-1].during)
 
 
 def _sentence(report: ErrorReport, windows: Sequence[ReadingWindow]) -> str:

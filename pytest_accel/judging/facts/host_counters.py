@@ -1,4 +1,4 @@
-"""Compares the error counters of the host before the first probe and after the last one. Pure.
+"""The increase of the host's error counters from before the first probe to after the last one. Pure.
 
 In a series the end of the run before takes the place of the first reading. The host is read only twice, because an
 RDMA NIC queries its firmware for every counter.
@@ -39,24 +39,24 @@ def measured(metric: str, before: HostCountedEntry | None, now: HostCountedEntry
     if before is None:
         return _troubled(metric, Trouble("not_applicable", "no probe ran during which it could have increased"))
     first, last = before["answers"][counter.fact], now["answers"][counter.fact]
-    if why := _why(first):
-        return _troubled(metric, Trouble("not_applicable", why))
-    if why := _why(last):
-        return _troubled(metric, Trouble("need", f"{why}; it could be read before the first probe"))
+    if reason := _why(first):
+        return _troubled(metric, Trouble("not_applicable", reason))
+    if reason := _why(last):
+        return _troubled(metric, Trouble("need", f"{reason}; it could be read before the first probe"))
     counts, after = _counts(first), _counts(last)
-    if gone := sorted(set(counts) - set(after)):
-        return _troubled(metric, Trouble("need", f"{some(gone)} was present before the first probe and is gone"))
-    moved = {part: change for part in counts if (change := _moved(counts[part], after[part]))}
-    worst = sorted(filter(None, moved), key=lambda part: -moved[part])
+    if missing := sorted(set(counts) - set(after)):
+        return _troubled(metric, Trouble("need", f"{some(missing)} was present before the first probe and is gone"))
+    increases = {part: change for part in counts if (change := _increase(counts[part], after[part]))}
+    parts = sorted(filter(None, increases), key=lambda part: -increases[part])
     return Measurement(
         metric=metric,
         subject=NODE,
         unit=counter.unit,
-        value=counter.over(sum(moved.values()), now["at"] - before["at"]),
+        value=counter.over(sum(increases.values()), now["at"] - before["at"]),
         started=before["at"],
         ended=now["at"],
-        notes=(Note("at", some(worst)),) if worst else (),
-        details={"moved": moved},
+        notes=(Note("at", some(parts)),) if parts else (),
+        details={"moved": increases},
     )
 
 
@@ -71,7 +71,7 @@ def _counts(answer: Mapping[str, Any]) -> Mapping[str, int]:
     return counts
 
 
-def _moved(before: int, after: int) -> int:
+def _increase(before: int, after: int) -> int:
     """Return the increase; a counter that decreased was reset in between, and its new value is the increase."""
     return after - before if after >= before else after
 

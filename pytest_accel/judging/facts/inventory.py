@@ -1,4 +1,4 @@
-"""Makes measurements of the facts of devices and host, or says why a fact has no value. Pure."""
+"""Measurements made of the facts of devices and host, with the reason where a fact has no value. Pure."""
 
 from __future__ import annotations
 
@@ -35,11 +35,10 @@ def read(metric: str, device: Device) -> tuple[str, Value | None, Trouble | None
     if figure is None:
         return "text", None, Trouble("need", f"this version knows no fact {metric}, so no driver reads it")
     facts = {**device.facts, "memory_bytes": device.memory_bytes or None}
-    missing = [name for name in figure.facts if facts.get(name) is None]
-    troubles = {name: lacking(facts, name) for name in missing}
-    why = next((each for name, each in troubles.items() if name in figure.needs or each.kind == "need"), None)
-    if why:
-        return figure.unit, None, why
+    for name in figure.facts:
+        trouble = lacking(facts, name) if facts.get(name) is None else None
+        if trouble and (name in figure.needs or trouble.kind == "need"):
+            return figure.unit, None, trouble
     if figure.unit == "W" and any(facts[name] == 0 for name in figure.needs):
         return figure.unit, None, NO_LIMIT
     try:
@@ -53,8 +52,8 @@ def read(metric: str, device: Device) -> tuple[str, Value | None, Trouble | None
 def lacking(facts: Facts, name: str) -> Trouble:
     """Return the trouble that explains why a fact is missing."""
     unread = facts.get("unread", {})
-    if why := unread.get(name) or unread.get(EVERYTHING_ELSE):
-        return Trouble("need", f"{name}: {why}")
+    if cause := unread.get(name) or unread.get(EVERYTHING_ELSE):
+        return Trouble("need", f"{name}: {cause}")
     reason = facts.get("unsupported", {}).get(name, "the driver does not report it")
     return Trouble("not_applicable", f"{name}: {reason}")
 
@@ -62,10 +61,10 @@ def lacking(facts: Facts, name: str) -> Trouble:
 def disturbance(metric: str, device: Device, devices: Sequence[Device] = ()) -> str | None:
     """Return the disturbance for which the device is not to blame, such as foreign processes, or None."""
     if metric == "health.recovery_action":
-        asked = [other.facts.get("recovery_action") for other in devices]
-        return asked_of_all(device.facts.get("recovery_action"), asked)
-    seen = device.facts.get("processes") if metric == "health.foreign_processes" else None
-    return f"in use by pid {', '.join(str(each['pid']) for each in seen)}" if seen else None
+        actions = [other.facts.get("recovery_action") for other in devices]
+        return asked_of_all(device.facts.get("recovery_action"), actions)
+    processes = device.facts.get("processes") if metric == "health.foreign_processes" else None
+    return f"in use by pid {', '.join(str(process['pid']) for process in processes)}" if processes else None
 
 
 @dataclass(frozen=True)
@@ -88,42 +87,44 @@ class Discovery:
     def unreachable(self, vendor: str | None) -> Trouble | None:
         """Return the trouble with accelerators that the machine shows and no driver can use, or None.
 
-        It is the device's if its driver fails, and a need if the driver or its library is missing here. A container
-        sees the bus of its host, but not the devices that it was not given. The driver of another vendor that fails,
-        such as that of a processor's own graphics, says nothing about the devices that are judged.
+        It is the device's if its driver fails, and a need if the driver or its library is missing here. The driver of
+        another vendor that fails, such as that of a processor's own graphics, says nothing about the devices judged.
         """
-        lacking = [each for each in self.problems if each.kind != "device" or _of_another(each.driver, vendor)]
-        broken = [each for each in self.problems if each not in lacking]
-        if broken:
-            return Trouble("device", _listing(broken, {device.driver for device in self.devices}))
-        if unseen := self._unseen(vendor, {problem.driver for problem in lacking}):
-            given = f"; this is a container ({self.container}), which may not have been given it"
-            return Trouble("need", unseen + given) if self.container and not self.devices else Trouble("device", unseen)
-        return Trouble("need", _listing(lacking)) if lacking else None
+        failures = [problem for problem in self.problems if problem.kind == "device"]
+        failures = [problem for problem in failures if not _of_another(problem.driver, vendor)]
+        missing_drivers = [problem for problem in self.problems if problem not in failures]
+        if failures:
+            return Trouble("device", _listing(failures, {device.driver for device in self.devices}))
+        if sentence := self._unseen(vendor, {problem.driver for problem in missing_drivers}):
+            # a container sees the bus of its host, but not the devices that it was not given
+            hint = f"; this is a container ({self.container}), which may not have been given it"
+            hidden = self.container and not self.devices
+            return Trouble("need", sentence + hint) if hidden else Trouble("device", sentence)
+        return Trouble("need", _listing(missing_drivers)) if missing_drivers else None
 
-    def _unseen(self, vendor: str | None, without: set[str]) -> str | None:
+    def _unseen(self, vendor: str | None, excluded: set[str]) -> str | None:
         """Return a sentence on devices that the machine shows and their driver does not find, or None.
 
-        Devices of the drivers in `without`, which are missing here, are left out.
+        Devices of the drivers in `excluded`, which are missing here, are left out.
         """
-        drivers = {each["driver"] for each in self.shown if vendor in (None, each["driver"])} - without
+        drivers = {entry["driver"] for entry in self.shown if vendor in (None, entry["driver"])} - excluded
         for driver in sorted(drivers):
-            on_bus = [each for each in self.shown if each["driver"] == driver and each["pci"]]
-            found = sum(device.driver == driver for device in self.devices)
-            if not found:
-                places = _listed([each["where"] for each in self.shown if each["driver"] == driver])
-                return f"the machine shows {places}, but the {driver} driver finds no device: check dmesg"
-            if len(on_bus) > found and not self.part:
-                missing = self._not_found(on_bus, len(on_bus) - found)
-                what = f"{len(on_bus)} {driver} devices, but the driver finds {found}{missing}"
-                return f"the PCI bus shows {what}: check dmesg"
+            on_bus = [entry for entry in self.shown if entry["driver"] == driver and entry["pci"]]
+            count = sum(device.driver == driver for device in self.devices)
+            if not count:
+                locations = _listed([entry["where"] for entry in self.shown if entry["driver"] == driver])
+                return f"the machine shows {locations}, but the {driver} driver finds no device: check dmesg"
+            if len(on_bus) > count and not self.part:
+                missing = self._not_found(on_bus, len(on_bus) - count)
+                text = f"{len(on_bus)} {driver} devices, but the driver finds {count}{missing}"
+                return f"the PCI bus shows {text}: check dmesg"
         return None
 
     def _not_found(self, on_bus: Sequence[dict[str, Any]], count: int) -> str:
         """Return the addresses at which no device was found, in words; empty unless they are as many as `count`."""
-        found = {device.pci_address for device in self.devices}
-        places = [each["where"] for each in on_bus if each["pci"] not in found]
-        return f", none at {_listed(places)}" if len(places) == count else ""
+        addresses = {device.pci_address for device in self.devices}
+        locations = [entry["where"] for entry in on_bus if entry["pci"] not in addresses]
+        return f", none at {_listed(locations)}" if len(locations) == count else ""
 
 
 def _of_another(driver: str, vendor: str | None) -> bool:
@@ -131,19 +132,19 @@ def _of_another(driver: str, vendor: str | None) -> bool:
     return vendor is not None and driver != vendor and driver in registry.registered().vendors
 
 
-def _listing(problems: Sequence[Problem], found: Collection[str] = ()) -> str:
-    return "; ".join(_problem(each, found) for each in problems)
+def _listing(problems: Sequence[Problem], drivers: Collection[str] = ()) -> str:
+    return "; ".join(_problem(problem, drivers) for problem in problems)
 
 
-def _problem(problem: Problem, found: Collection[str]) -> str:
-    """Return what a driver says; where it has `found` devices, the places of all say nothing of the one that fails."""
-    shown = problem.shown if problem.driver not in found else ()
-    place = f" ({_listed(shown)})" if shown else ""
-    return f"{problem.driver}{place}: {problem.reason}"
+def _problem(problem: Problem, drivers: Collection[str]) -> str:
+    """Return the problem of a driver, with its devices' locations if it is none of the `drivers` that found some."""
+    locations = problem.shown if problem.driver not in drivers else ()
+    text = f" ({_listed(locations)})" if locations else ""
+    return f"{problem.driver}{text}: {problem.reason}"
 
 
-def _listed(places: Sequence[str]) -> str:
-    return ", ".join(places[:2]) + (" ..." if len(places) > 2 else "")
+def _listed(locations: Sequence[str]) -> str:
+    return ", ".join(locations[:2]) + (" ..." if len(locations) > 2 else "")
 
 
 def facts(metric: str, discovery: Discovery, sku: Sku | None, now: float = 0.0) -> list[Measurement]:
@@ -152,20 +153,20 @@ def facts(metric: str, discovery: Discovery, sku: Sku | None, now: float = 0.0) 
     devices = sku.accelerators(discovery.devices) if sku else discovery.devices
     if metric == "inventory.driver":
         trouble = discovery.unreachable(vendor)
-        found: Mapping[str, tuple[Value, Trouble | None]] = {NODE: ("ok", trouble)}
+        values: Mapping[str, tuple[Value, Trouble | None]] = {NODE: ("ok", trouble)}
     elif metric == "inventory.count":
         count = len({device.uuid for device in devices})  # two of one identity would be measured as one
         trouble = None if count else discovery.unreachable(vendor)
         if sku and not discovery.expected_by and is_unknown_part(sku, count):
             trouble = Trouble("need", UNNAMED.format(sku=sku.name, count=count))
-        found = {NODE: (count, trouble if trouble and trouble.kind == "need" else None)}
+        values = {NODE: (count, trouble if trouble and trouble.kind == "need" else None)}
     elif metric == "inventory.sku":
-        found = {device.uuid: (_product(device, sku), _nameless(device, sku)) for device in devices}
+        values = {device.uuid: (_product(device, sku), _nameless(device, sku)) for device in devices}
     else:
         return _stated(metric, devices, now, sku)
     return [
-        Measurement(metric, each, unit, None if trouble else value, trouble=trouble, started=now, ended=now)
-        for each, (value, trouble) in found.items()
+        Measurement(metric, subject, unit, None if trouble else value, trouble=trouble, started=now, ended=now)
+        for subject, (value, trouble) in values.items()
     ]
 
 
@@ -179,27 +180,26 @@ def _nameless(device: Device, sku: Sku | None) -> Trouble | None:
 
 def _stated(metric: str, devices: Sequence[Device], now: float, sku: Sku | None) -> list[Measurement]:
     """Return one metric of every device, each with the values of all devices for comparison."""
-    found = {device: read(metric, device) for device in devices}
-    on_all = {device: value for device, (_, value, _) in found.items() if value is not None}
-    stated = [
+    answers = {device: read(metric, device) for device in devices}
+    on_all = {device: value for device, (_, value, _) in answers.items() if value is not None}
+    measurements = [
         Measurement(
             metric=metric,
             subject=device.uuid,
             unit=unit,
             value=value,
             trouble=trouble,
-            notes=(Note("disturbed", why),) if (why := disturbance(metric, device, devices)) else (),
+            notes=(Note("disturbed", user),) if (user := disturbance(metric, device, devices)) else (),
             started=now,
             ended=now,
-            on_all={other.name: each for other, each in on_all.items() if _comparable(metric, device, other)},
+            on_all={other.name: on_all[other] for other in on_all if _comparable(metric, device, other)},
         )
-        for device, (unit, value, trouble) in found.items()
+        for device, (unit, value, trouble) in answers.items()
     ]
-    compared = withheld(stated, devices)
+    compared = withheld(measurements, devices)
     if sku and "watts" not in sku.datasheet.power:  # the limit is a module's, and one of its devices states it
-        compared = [
-            one if one.trouble == NO_LIMIT else as_others for one, as_others in zip(stated, compared, strict=True)
-        ]
+        pairs = zip(measurements, compared, strict=True)
+        compared = [raw if raw.trouble == NO_LIMIT else adjusted for raw, adjusted in pairs]
     return compared
 
 
@@ -212,24 +212,23 @@ def _comparable(metric: str, device: Device, other: Device) -> bool:
     return metric not in FIRMWARE or device.facts.get("pci_subsystem") == other.facts.get("pci_subsystem")
 
 
-def withheld(found: Sequence[Measurement], devices: Sequence[Device]) -> list[Measurement]:
-    """Turn "not applicable" into a need where another device of the same model has a value.
-
-    A fact that one of them reports exists for that model, so that its absence on another has to be explained.
-    """
+def withheld(measurements: Sequence[Measurement], devices: Sequence[Device]) -> list[Measurement]:
+    """Return the measurements, with a need for "not applicable" where another device of the model has a value."""
     models = {device.uuid: device.model for device in devices}
-    return [_as_others(each, found, models) for each in found]
+    return [_as_others(measurement, measurements, models) for measurement in measurements]
 
 
-def _as_others(one: Measurement, found: Sequence[Measurement], models: Mapping[str, str]) -> Measurement:
-    if one.trouble is None or one.trouble.kind != "not_applicable" or one.subject not in models:
-        return one
-    alike = [each for each in found if each.metric == one.metric and models.get(each.subject) == models[one.subject]]
-    having = sum(each.trouble is None for each in alike)
-    if not having:
-        return one
-    reason = f"{one.trouble.reason}, but {having} of {len(alike)} devices report it"
-    return replace(one, trouble=Trouble("need", reason))
+def _as_others(measurement: Measurement, measurements: Sequence[Measurement], models: Mapping[str, str]) -> Measurement:
+    if measurement.trouble is None or measurement.trouble.kind != "not_applicable" or measurement.subject not in models:
+        return measurement
+    metric, model = measurement.metric, models[measurement.subject]
+    same_model = [other for other in measurements if other.metric == metric and models.get(other.subject) == model]
+    count = sum(other.trouble is None for other in same_model)
+    if not count:
+        return measurement
+    # a fact that one of them reports exists for the model, so that its absence on another has to be explained
+    reason = f"{measurement.trouble.reason}, but {count} of {len(same_model)} devices report it"
+    return replace(measurement, trouble=Trouble("need", reason))
 
 
 def host_fact(metric: str, answer: Mapping[str, Any], now: float = 0.0, limit: Limit | None = None) -> Measurement:
@@ -239,19 +238,19 @@ def host_fact(metric: str, answer: Mapping[str, Any], now: float = 0.0, limit: L
     of the metric is None where it has none.
     """
     name = metric.removeprefix("host.")
-    why = answer.get("absent") or answer.get("unreadable")
-    found = Measurement(
+    reason = answer.get("absent") or answer.get("unreadable")
+    measurement = Measurement(
         metric=metric,
         subject=NODE,
         unit=HOST_FACTS[name].unit,
         value=answer.get("value"),
-        trouble=Trouble("not_applicable", why) if why else None,
+        trouble=Trouble("not_applicable", reason) if reason else None,
         notes=(Note("at", worst),) if (worst := answer.get("worst")) else (),
         started=now,
         ended=now,
         details=answer.get("details", {}),
     )
-    return _at_rate(found, limit) if limit and implied.RATE in limit.conditions and not why else found
+    return _at_rate(measurement, limit) if limit and implied.RATE in limit.conditions and not reason else measurement
 
 
 def _at_rate(nics: Measurement, limit: Limit) -> Measurement:
@@ -260,21 +259,21 @@ def _at_rate(nics: Measurement, limit: Limit) -> Measurement:
     A container may not see every NIC: where it sees fewer than the limit demands, too few are no finding.
     """
     rates, bad, rate = nics.details["rates"], nics.details["bad"], limit.conditions[implied.RATE]
-    slow = [f"{nic} {bad.get(nic) or f'{each:g} GB/s'}" for nic, each in rates.items() if each < rate]
-    count, least = len(rates) - len(slow), limit.floor or 0
+    slow = [f"{nic} {bad.get(nic) or f'{speed:g} GB/s'}" for nic, speed in rates.items() if speed < rate]
+    count, floor = len(rates) - len(slow), limit.floor or 0
     notes, trouble = nics.notes, None
-    if slow and count < least:
+    if slow and count < floor:
         notes = (Note("at", ", ".join(slow)),)
-    if len(rates) < least and nics.details["in_container"]:
-        seen = f"{len(rates)} of {least:g} NICs are seen"
-        trouble = Trouble("not_applicable", f"{seen}; requires the host instead of a container")
+    if len(rates) < floor and nics.details["in_container"]:
+        words = f"{len(rates)} of {floor:g} NICs are seen"
+        trouble = Trouble("not_applicable", f"{words}; requires the host instead of a container")
     return replace(nics, value=count, conditions={implied.RATE: rate}, notes=notes, trouble=trouble)
 
 
 def _product(device: Device, sku: Sku | None) -> str:
     """Return the SKU's name if the device is one, else the device's own name and the first difference."""
-    why = sku.mismatch(device) if sku else None
-    if sku and why is None:
+    difference = sku.mismatch(device) if sku else None
+    if sku and difference is None:
         return sku.name
-    shown = f"{device.model or 'no name'} ({device.pci_id or 'no PCI id'})"
-    return f"{shown}: {why}" if why else shown
+    name = f"{device.model or 'no name'} ({device.pci_id or 'no PCI id'})"
+    return f"{name}: {difference}" if difference else name

@@ -24,7 +24,7 @@ SHOWN = 4
 
 @dataclass(frozen=True)
 class Division:
-    """One way in which a device is not what the platform states: when it holds, what it is called, and the remedy."""
+    """One way in which a device is not as the platform states: its condition, sentence and remedy."""
 
     holds: Callable[[Facts, Platform], bool]
     says: str
@@ -78,7 +78,7 @@ DIVISIONS = (
 def whole(devices: Iterable[Device], sku: Sku) -> list[Device]:
     """Return the devices that have the PCI id of the whole product, and that no hypervisor shares out."""
     ids = sku.match.get("pci_ids", ())
-    return [each for each in devices if each.pci_id in ids and each.facts.get("virtualization") not in SHARED]
+    return [device for device in devices if device.pci_id in ids and device.facts.get("virtualization") not in SHARED]
 
 
 def refusal(devices: Iterable[Device], platform: Platform) -> str | None:
@@ -87,17 +87,17 @@ def refusal(devices: Iterable[Device], platform: Platform) -> str | None:
     It names the first kind of division that holds, the devices that are divided like that, and the remedy.
     """
     devices = list(devices)
-    for each in DIVISIONS:
-        divided = [device for device in devices if each.holds(device.facts, platform)]
+    for division in DIVISIONS:
+        divided = [device for device in devices if division.holds(device.facts, platform)]
         if divided:
             words = _words(divided, platform)
             names = listed([device.name for device in divided], SHOWN)
-            return f"{names}: {each.says.format_map(words)}; {each.do.format_map(words)}"
+            return f"{names}: {division.says.format_map(words)}; {division.do.format_map(words)}"
     return None
 
 
 def _words(divided: list[Device], platform: Platform) -> dict[str, Any]:
-    """Return what a sentence may name: the facts of the first device, the platform's modes, the devices' indices."""
+    """Return the words of a sentence: the facts of the first device, the platform's modes, the devices' indices."""
     indices = [str(device.index) for device in divided]
     return {
         **divided[0].facts,

@@ -33,7 +33,7 @@ class Obstacle:
     """A state that makes measurements meaningless, and the parts of the device whose probes it stops."""
 
     holds: Callable[[Facts], object]
-    """Returns a true value if the device is in the state; the sentence shows it in place of {found}."""
+    """Returns a true value if the device is in the state; the sentence shows it in place of {state}."""
     says: str
     """The sentence on the state, with the metric that judges it."""
     stops: tuple[str, ...]
@@ -48,20 +48,20 @@ def _differs(mode: str) -> Callable[[Facts], object]:
     return lambda facts: f"{mode}_pending" in facts and facts.get(mode) != facts[f"{mode}_pending"]
 
 
-def _pending(fact: str, what: str, stops: tuple[str, ...]) -> Obstacle:
-    return Obstacle(lambda facts: facts.get(fact), f"{what} is pending (health.{fact})", stops, RESET)
+def _pending(fact: str, action: str, stops: tuple[str, ...]) -> Obstacle:
+    return Obstacle(lambda facts: facts.get(fact), f"{action} is pending (health.{fact})", stops, RESET)
 
 
 OBSTACLES = (
     Obstacle(
         lambda facts: facts.get("recovery_action", "none") != "none" and facts["recovery_action"],
-        "its driver requests recovery: {found} (health.recovery_action)",
+        "its driver requests recovery: {state} (health.recovery_action)",
         EVERYTHING,
         RESET,
     ),
     Obstacle(
         lambda facts: facts.get("fabric_state") in ("not started", "in progress") and facts["fabric_state"],
-        "the setup of the fabric is {found}; CUDA fails with error 802 until it has completed, which is not a fault of "
+        "the setup of the fabric is {state}; CUDA fails with error 802 until it has completed, which is not a fault of "
         "the GPU (health.fabric)",
         EVERYTHING,
         FABRIC,
@@ -69,7 +69,7 @@ OBSTACLES = (
     ),
     Obstacle(
         lambda facts: facts.get("fabric_state") == "completed" and facts.get("fabric_status"),
-        "the fabric was set up with error {found} (health.fabric)",
+        "the fabric was set up with error {state} (health.fabric)",
         PEERS,
         FABRIC,
         switched=True,
@@ -83,24 +83,24 @@ OBSTACLES = (
 
 
 def stopped(probe: Declaration, subject: str, devices: Iterable[Device], platform: Platform) -> str | None:
-    """Return why `probe` would be meaningless on the subject now and what to do, or None.
+    """Return the reason why `probe` would be meaningless on the subject, with the remedy, or None.
 
     The state of any device stops a probe of the subject NODE.
     """
     for device in devices:
-        if subject in (device.uuid, NODE) and (why := _why(probe, device, platform)):
-            return f"{device.name}: {why}"
+        if subject in (device.uuid, NODE) and (sentence := _sentence(probe, device, platform)):
+            return f"{device.name}: {sentence}"
     return None
 
 
-def _why(probe: Declaration, device: Device, platform: Platform) -> str | None:
-    for reason in OBSTACLES:
-        if reason.switched and platform.link.get("topology") != "switch":
+def _sentence(probe: Declaration, device: Device, platform: Platform) -> str | None:
+    for obstacle in OBSTACLES:
+        if obstacle.switched and platform.link.get("topology") != "switch":
             continue
-        stops = reason.stops is EVERYTHING or set(reason.stops) & set(probe.stresses)
-        found = reason.holds(device.facts) if stops else None
-        if found:
-            return f"{reason.says.format(found=found)}; {reason.do.format(index=device.index)}"
+        stops = obstacle.stops is EVERYTHING or set(obstacle.stops) & set(probe.stresses)
+        state = obstacle.holds(device.facts) if stops else None
+        if state:
+            return f"{obstacle.says.format(state=state)}; {obstacle.do.format(index=device.index)}"
     return None
 
 
@@ -124,12 +124,9 @@ def cooling(before: Mapping[str, float], now: Mapping[str, float], seconds: floa
 
 
 def others_at_work(facts: Mapping[str, Any], ours: Collection[int]) -> str | None:
-    """Return a sentence on foreign processes that use a device at the same time as `ours`, or None.
-
-    If none of the processes among the facts is ours (another PID namespace, no context left), the foreign ones cannot
-    be told from ours.
-    """
-    pids = [each["pid"] for each in facts.get("processes", ())]
+    """Return a sentence on foreign processes that use a device at the same time as `ours`, or None."""
+    pids = [process["pid"] for process in facts.get("processes", ())]
+    # if none is ours (another PID namespace, no context left), the foreign ones cannot be told from ours
     others = [pid for pid in pids if pid not in ours]
     return f"pid {', '.join(map(str, others))} used the device too" if others and len(others) < len(pids) else None
 
@@ -142,9 +139,9 @@ def skip_verdict(
     It is NOT APPLICABLE for a metric that cannot exist on this SKU and platform, and UNMEASURED for the performance
     of a device that is not the named SKU. Facts (`fact`) are read from any device.
     """
-    why = why_not_applicable(sku, metric, platform) if sku else None
-    if why:
-        return Verdict(metric, subject, Status.NOT_APPLICABLE, (Note("not_applicable", why),))
+    reason = why_not_applicable(sku, metric, platform) if sku else None
+    if reason:
+        return Verdict(metric, subject, Status.NOT_APPLICABLE, (Note("not_applicable", reason),))
     mismatch = wrong_product(subject, sku, devices)
     if mismatch and not fact:
         return Verdict(metric, subject, Status.UNMEASURED, (Note("other_product", mismatch),))
@@ -154,6 +151,6 @@ def skip_verdict(
 def wrong_product(subject: str, sku: Sku | None, devices: Iterable[Device]) -> str | None:
     """Return the reason why the subject is not the named SKU, or None; the subject NODE stands for all devices."""
     for device in devices:
-        if sku and subject in (device.uuid, NODE) and (why := sku.mismatch(device)):
-            return f"{device.name} is not recognised as {sku.name}: {why}"
+        if sku and subject in (device.uuid, NODE) and (difference := sku.mismatch(device)):
+            return f"{device.name} is not recognised as {sku.name}: {difference}"
     return None

@@ -1,4 +1,4 @@
-"""Makes measurements of the results that workers sent. Pure."""
+"""Measurements made of the results that workers sent. Pure."""
 
 from __future__ import annotations
 
@@ -45,54 +45,54 @@ def per_device(outcome: Outcome, call: Request, peak_of: PeakOf) -> list[Measure
     """Return the measurements of one worker's devices, including what is left of a call that broke."""
     measurements = []
     # narrowed to the time from the first block to the last: outside of it processes start and results are checked
-    at = [block["at"] for block in outcome.blocks]
-    call = replace(call, started=min(at), ended=max(at)) if len(at) > 1 else call
+    times = [block["at"] for block in outcome.blocks]
+    call = replace(call, started=min(times), ended=max(times)) if len(times) > 1 else call
     for device in outcome.group:
-        own = [each for each in outcome.results if each["subject"] in (None, device.uuid)]
-        measurements += [_measurement(each, device.uuid, call, peak_of) for each in own]
+        results = [result for result in outcome.results if result["subject"] in (None, device.uuid)]
+        measurements += [_measurement(result, device.uuid, call, peak_of) for result in results]
         if outcome.trouble:  # kept beside the results: a worker that dies after its last result has died
-            broken = _troubled(outcome, outcome.trouble, device.uuid, call)
-            measurements.append(_shared(broken, outcome, call.lost) if len(outcome.group) > 1 else broken)
+            troubled = _troubled(outcome, outcome.trouble, device.uuid, call)
+            measurements.append(_shared(troubled, outcome, call.lost) if len(outcome.group) > 1 else troubled)
     return measurements
 
 
-def _shared(broken: Measurement, outcome: Outcome, lost: Mapping[str, str]) -> Measurement:
+def _shared(measurement: Measurement, outcome: Outcome, lost_devices: Mapping[str, str]) -> Measurement:
     """Return the trouble of a process that works for several devices, as it concerns one of them.
 
     It is attributed to the devices that are lost; if none is, to the devices of the last step that the process began;
     without a step to no device. For the other devices the metric could not be measured, which is a need.
     """
-    trouble, step = broken.trouble, outcome.step
+    trouble, step = measurement.trouble, outcome.step
     assert trouble
     if step is None and trouble.kind != "device":
-        return broken
-    lost_here = [device for device in outcome.group if device.uuid in lost]
-    if broken.subject in ([device.uuid for device in lost_here] or (step or {}).get("subjects", ())):
+        return measurement
+    lost_here = [device for device in outcome.group if device.uuid in lost_devices]
+    if measurement.subject in ([device.uuid for device in lost_here] or (step or {}).get("subjects", ())):
         reason = f"{step['what']}: {trouble.reason}" if step else trouble.reason
-        return replace(broken, trouble=replace(trouble, reason=reason))
+        return replace(measurement, trouble=replace(trouble, reason=reason))
     names = ", ".join(device.name for device in lost_here)
-    when = f"(step: {step['what']})" if step else "before its first step"
-    why = f"{names} was lost {when}" if lost_here else f"the process broke {when}"
-    return replace(broken, trouble=Trouble("need", why, event=LEFT_OUT, untried=True))
+    step_words = f"(step: {step['what']})" if step else "before its first step"
+    cause = f"{names} was lost {step_words}" if lost_here else f"the process broke {step_words}"
+    return replace(measurement, trouble=Trouble("need", cause, event=LEFT_OUT, untried=True))
 
 
 def per_node(outcomes: Sequence[Outcome], call: Request, peak_of: PeakOf) -> list[Measurement]:
     """Return the measurements of a collective: those of its slowest rank, or the trouble of the rank that failed."""
-    guilty = [(outcome, outcome.trouble) for outcome in outcomes if outcome.trouble and not outcome.trouble.stopped]
-    guilty.sort(key=lambda pair: pair[0].group[0].uuid not in call.lost)  # others noticed, and may have said so first
-    if guilty:
-        broken = _troubled(*guilty[0], NODE, call)
-        assert broken.trouble
-        if not guilty[0][1].shared and broken.trouble.kind != "external":
-            device = guilty[0][0].group[0]
-            reason = f"{device.name}: {broken.trouble.reason}"
-            broken = replace(broken, trouble=replace(broken.trouble, reason=reason, blamed=device.uuid))
-        return [broken]
+    failures = [(outcome, outcome.trouble) for outcome in outcomes if outcome.trouble and not outcome.trouble.stopped]
+    failures.sort(key=lambda pair: pair[0].group[0].uuid not in call.lost)  # others noticed, and may have said so first
+    if failures:
+        measurement = _troubled(*failures[0], NODE, call)
+        assert measurement.trouble
+        if not failures[0][1].shared and measurement.trouble.kind != "external":
+            device = failures[0][0].group[0]
+            reason = f"{device.name}: {measurement.trouble.reason}"
+            measurement = replace(measurement, trouble=replace(measurement.trouble, reason=reason, blamed=device.uuid))
+        return [measurement]
     if not outcomes:
         trouble = Trouble("need", "there is no device to measure")
         return [replace(_bare(call.metric, NODE, call), trouble=trouble)]
     return [
-        _slowest([_measurement(each, NODE, call, peak_of) for each in ranks])
+        _slowest([_measurement(result, NODE, call, peak_of) for result in ranks])
         for ranks in zip(*(outcome.results for outcome in outcomes), strict=True)
     ]
 
@@ -106,7 +106,7 @@ def _slowest(ranks: list[Measurement]) -> Measurement:
         return -math.inf if math.isnan(value) else sign * value
 
     slowest = min(ranks, key=speed)
-    return replace(slowest, details={**slowest.details, "ranks": [each.value for each in ranks]})
+    return replace(slowest, details={**slowest.details, "ranks": [rank.value for rank in ranks]})
 
 
 def _bare(metric: str, subject: str, call: Request) -> Measurement:
@@ -132,10 +132,10 @@ def _measurement(result: Message, subject: str, call: Request, peak_of: PeakOf) 
     trouble = Trouble("device", result["wrong"], wrong=True) if result.get("wrong") else None
     peak = peak_of(result["metric"])
     if not call.declaration.packaged:
-        why, unreadable = _impossible(value, samples, result["unit"], peak), _unreadable(result)
-        if unreadable:
-            return replace(_bare(_named(result, call), subject, call), trouble=Trouble("bug", why or unreadable))
-        trouble = Trouble("bug", why) if why else trouble
+        defect, reading_error = _impossible(value, samples, result["unit"], peak), _unreadable(result)
+        if reading_error:
+            return replace(_bare(_named(result, call), subject, call), trouble=Trouble("bug", defect or reading_error))
+        trouble = Trouble("bug", defect) if defect else trouble
     return replace(
         _bare(_named(result, call), subject, call),
         ended=min(call.ended, call.started + ends[-1]),
@@ -153,33 +153,31 @@ def _measurement(result: Message, subject: str, call: Request, peak_of: PeakOf) 
 
 
 def _unreadable(result: Message) -> str | None:
-    """Return why a record with what a user's probe returned could not be read again, or None."""
+    """Return the reason why a record with the result of a user's probe could not be read again, or None."""
     raw = json.dumps([[[[result]]]]).encode()  # as deep as it would be in a record
     if len(raw) > RESULT_BYTES:
         return f"the probe returned {len(raw):,} bytes; the largest result that is kept has {RESULT_BYTES:,}"
     try:
         untrusted.parse_json(raw, "what the probe returned")
-    except BadFile as bad:
-        return str(bad)
+    except BadFile as error:
+        return str(error)
     return None
 
 
-def _impossible(
-    value: float | None, samples: Sequence[float], unit: str, carried: tuple[float, str] | None
-) -> str | None:
-    """Return why no device can have the values that a user's probe returned, or None.
+def _impossible(value: float | None, samples: Sequence[float], unit: str, peak: tuple[float, str] | None) -> str | None:
+    """Return the reason why no device can have the values that a user's probe returned, or None.
 
-    `carried` is the figure that the probe declares as its peak, and its name. No limit is compared with such a value:
-    it says something of the probe, and nothing of the hardware.
+    `peak` is the figure that the probe declares as its peak, and its name. No limit is compared with such a value: it
+    says something of the probe, and nothing of the hardware.
     """
-    for one in (*samples, *([] if value is None else [value])):
-        returned = f"the probe returned {one:.6g}{'' if unit == '1' else f' {unit}'}"
-        if not math.isfinite(one) or one < 0:
+    for number in (*samples, *([] if value is None else [value])):
+        returned = f"the probe returned {number:.6g}{'' if unit == '1' else f' {unit}'}"
+        if not math.isfinite(number) or number < 0:
             return f"{returned}; a measurement is finite and not negative"
-        if one == 0 and (is_time(unit) or is_rate(unit)):
+        if number == 0 and (is_time(unit) or is_rate(unit)):
             return f"{returned}; a time or a rate is above 0"
-    if carried and value and value > MOST_OF_PEAK * carried[0]:
-        return f"the probe returned {value:.6g} {unit}, but declares a peak: the {carried[1]}, {carried[0]:.6g} {unit}"
+    if peak and value and value > MOST_OF_PEAK * peak[0]:
+        return f"the probe returned {value:.6g} {unit}, but declares a peak: the {peak[1]}, {peak[0]:.6g} {unit}"
     return None
 
 
@@ -188,60 +186,63 @@ def _method(metric: str, call: Request) -> dict[str, Any]:
 
     One probe may measure the metric of another: a short soak that of `matmul`.
     """
-    declared = finder_of(str(metric)) or finder_of(parse(str(metric)).base)
-    if declared is None or not declared.packaged or metric in declared.also:
+    declaration = finder_of(str(metric)) or finder_of(parse(str(metric)).base)
+    if declaration is None or not declaration.packaged or metric in declaration.also:
         return {}
     if not call.declaration.packaged:  # a user's probe that uses the name of ours
         return {}
-    return {key: value for key, value in declared.method_under(call.conditions).items() if value != AS_FOUND}
+    return {key: value for key, value in declaration.method_under(call.conditions).items() if value != AS_FOUND}
 
 
 def details_of(reported: Details, *, packaged: bool) -> Details:
-    """Return what a probe reported beside its value; what a probe of the user's own adds is under `own`."""
+    """Return the details that a probe reported; those that a probe of the user's own adds are under `own`."""
     if packaged:
         return reported
     keys: dict[str, Any] = dict(reported)
-    own = {**keys.pop("own", {}), **{key: keys.pop(key) for key in list(keys) if key not in SAMPLED}}
-    return typing.cast(Details, {**keys, **({"own": own} if own else {})})
+    own_details = {**keys.pop("own", {}), **{key: keys.pop(key) for key in list(keys) if key not in SAMPLED}}
+    return typing.cast(Details, {**keys, **({"own": own_details} if own_details else {})})
 
 
-def of_alone(measured: Measurement, earlier: Sequence[Measurement]) -> float | None:
+def of_alone(measurement: Measurement, earlier: Sequence[Measurement]) -> float | None:
     """Return the rate of a host copy on all devices at once as a fraction of the same device's rate alone.
 
     None for any other measurement. A copy that is slow alone points to the device or its link; one that is slow only
     together points to a shared uplink or the host's memory.
     """
-    own = parse(measured.metric)
-    if own.probe != "host_copy_all" or not isinstance(measured.value, int | float):
+    name = parse(measurement.metric)
+    if name.probe != "host_copy_all" or not isinstance(measurement.value, int | float):
         return None
-    metric = str(replace(own, probe="host_copy"))
-    same = [each for each in earlier if (each.metric, each.subject) == (metric, measured.subject)]
-    values = [each.value for each in same if isinstance(each.value, int | float) and each.value > 0]
-    return measured.value / values[-1] if values else None
+    metric = str(replace(name, probe="host_copy"))
+    attempts = [attempt for attempt in earlier if (attempt.metric, attempt.subject) == (metric, measurement.subject)]
+    values = [attempt.value for attempt in attempts if isinstance(attempt.value, int | float) and attempt.value > 0]
+    return measurement.value / values[-1] if values else None
 
 
-def compared(found: Sequence[Measurement]) -> list[Measurement]:
+def compared(measurements: Sequence[Measurement]) -> list[Measurement]:
     """Return the measurements, with a device trouble for each whose checksum differs from the majority's.
 
     The checksums of one metric are those of the same result on every device of a kind. Without a majority every device
     is suspect, but for one that differs from those alone which are known to compute wrongly.
     """
-    sound = [each for each in found if "checksum" in each.details and not each.trouble]
-    groups = grouped(sound, _of_checksum)
-    return [each if each not in sound else _odd(each, groups[_of_checksum(each)]) for each in found]
+    groups = grouped((row for row in measurements if _has_checksum(row)), _of_checksum)
+    return [_by_majority(row, groups[_of_checksum(row)]) if _has_checksum(row) else row for row in measurements]
 
 
-def _of_checksum(one: Measurement) -> tuple[str, str]:
-    """Return what measurements share whose checksums have to be equal."""
-    return one.metric, one.details.get("checksum_of", "")
+def _has_checksum(measurement: Measurement) -> bool:
+    return "checksum" in measurement.details and not measurement.trouble
 
 
-def _odd(one: Measurement, alike: Sequence[Measurement]) -> Measurement:
-    agreeing = sum(each.details["checksum"] == one.details["checksum"] for each in alike)
-    if 2 * agreeing > len(alike):
-        return one
-    text = f"its result differs from that of {len(alike) - agreeing} of {len(alike)} devices"
-    return replace(one, trouble=Trouble("device", f"{text}, but should be identical to the bit", wrong=True))
+def _of_checksum(measurement: Measurement) -> tuple[str, str]:
+    """Return the key of the measurements whose checksums have to be equal."""
+    return measurement.metric, measurement.details.get("checksum_of", "")
+
+
+def _by_majority(measurement: Measurement, group: Sequence[Measurement]) -> Measurement:
+    agreeing = sum(other.details["checksum"] == measurement.details["checksum"] for other in group)
+    if 2 * agreeing > len(group):
+        return measurement
+    text = f"its result differs from that of {len(group) - agreeing} of {len(group)} devices"
+    return replace(measurement, trouble=Trouble("device", f"{text}, but should be identical to the bit", wrong=True))
 
 
 def _named(result: Message, call: Request) -> str:
@@ -250,9 +251,9 @@ def _named(result: Message, call: Request) -> str:
     return name if name.endswith(call.suffix) else name + call.suffix
 
 
-def _peak(beside: Mapping[str, Any] | None, datasheet: tuple[float, str] | None) -> Peak | None:
-    if beside:
-        return Peak(beside["value"], beside["source"], tuple(beside["samples"]), beside["provisional"])
+def _peak(reported: Mapping[str, Any] | None, datasheet: tuple[float, str] | None) -> Peak | None:
+    if reported:
+        return Peak(reported["value"], reported["source"], tuple(reported["samples"]), reported["provisional"])
     return Peak(*datasheet) if datasheet else None
 
 
@@ -269,7 +270,7 @@ def _troubled(outcome: Outcome, cause: CallTrouble, subject: str, call: Request)
         reason += f", after {len(outcome.blocks)} blocks"
     return replace(
         _bare(call.metric, subject, call),
-        seconds=tuple(each["seconds"] for each in outcome.blocks),
+        seconds=tuple(block["seconds"] for block in outcome.blocks),
         trouble=Trouble(cause.kind, reason, cause.event, wrong=cause.wrong, untried=cause.untried),
         details={"traceback": cause.traceback} if cause.traceback else {},
     )

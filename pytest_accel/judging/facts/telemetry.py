@@ -1,4 +1,4 @@
-"""Summarises what the sensor read while a probe measured, and makes measurements of it. Pure."""
+"""Summaries of the sensor's readings while a probe measured, and measurements made of them. Pure."""
 
 from __future__ import annotations
 
@@ -93,42 +93,42 @@ a fraction of the time (1), or the least margin to the temperature of the slowdo
 
 def summarise(readings: Sequence[Reading]) -> TelemetrySummary:
     """Return mean, min and max of each gauge, the increase of each counter, and all throttle reasons as one mask."""
-    found: TelemetrySummary = {"readings": len(readings)}
+    summary: TelemetrySummary = {"readings": len(readings)}
     for gauge in GAUGES:
-        if values := [each[gauge] for each in readings if gauge in each]:
-            close = readings[-1]["at"] - readings[0]["at"] < len(readings)  # seldom read, a die may follow
-            sure = _confirmed(values) if close and gauge in HEAT else values
-            found[gauge] = {"mean": significant(sum(values) / len(values)), "min": min(sure), "max": max(sure)}
+        if values := [reading[gauge] for reading in readings if gauge in reading]:
+            close = readings[-1]["at"] - readings[0]["at"] < len(readings)  # of readings far apart, each may be right
+            confirmed = _confirmed(values) if close and gauge in HEAT else values
+            mean = significant(sum(values) / len(values))
+            summary[gauge] = {"mean": mean, "min": min(confirmed), "max": max(confirmed)}
     for counter in TELEMETRY_COUNTERS:
-        values = [each[counter] for each in readings if counter in each]
+        values = [reading[counter] for reading in readings if counter in reading]
         if len(values) > 1 and values == sorted(values) and _throughout(readings, counter):
-            found[counter] = values[-1] - values[0]  # one that went back was reset, and says nothing
+            summary[counter] = values[-1] - values[0]  # one that went back was reset, and says nothing
     for part in LINK:
-        if values := [each[part] for each in readings if part in each]:
-            found[part] = min(values) if part == "pcie_width" else max(values)
-    if masks := [int(each["reasons"]) for each in readings if "reasons" in each]:
-        found["reasons"] = 0
+        if values := [reading[part] for reading in readings if part in reading]:
+            summary[part] = min(values) if part == "pcie_width" else max(values)
+    if masks := [int(reading["reasons"]) for reading in readings if "reasons" in reading]:
+        summary["reasons"] = 0
         for mask in masks:
-            found["reasons"] |= mask
-    found.update(_sampled(readings))
+            summary["reasons"] |= mask
+    summary.update(_sampled(readings))
     if len(readings) > 1:
-        found["seconds"] = readings[-1]["at"] - readings[0]["at"]
-    lost = next((each["lost"] for each in readings if "lost" in each), None)
-    if lost:
-        found["lost"] = lost
-    return found
+        summary["seconds"] = readings[-1]["at"] - readings[0]["at"]
+    if loss := next((reading["lost"] for reading in readings if "lost" in reading), None):
+        summary["lost"] = loss
+    return summary
 
 
 def _confirmed(values: Sequence[float]) -> Sequence[float]:
-    """Return the middle one of each three values in a row: what a single reading shows, no die can follow."""
+    """Return the middle one of each three values in a row: a die cannot follow what a single reading shows."""
     return [median(three) for three in zip(values, values[1:], values[2:], strict=False)] or values
 
 
 def _throughout(readings: Sequence[Reading], name: str) -> bool:
     """Return True if the readings with the counter cover the window up to UNWATCHED_SECONDS at either end."""
-    at = [each["at"] for each in readings if name in each]
-    unseen: float = max(at[0] - readings[0]["at"], readings[-1]["at"] - at[-1])
-    return unseen <= UNWATCHED_SECONDS
+    times = [reading["at"] for reading in readings if name in reading]
+    gap: float = max(times[0] - readings[0]["at"], readings[-1]["at"] - times[-1])
+    return gap <= UNWATCHED_SECONDS
 
 
 def _sampled(readings: Sequence[Reading]) -> TelemetrySummary:
@@ -137,29 +137,29 @@ def _sampled(readings: Sequence[Reading]) -> TelemetrySummary:
     A reason holds from its reading to the next one. `unseen` is the longest time between two readings. A counter that
     stands still while its reason holds counts nothing, and is taken for none.
     """
-    seen = [each for each in readings if "reasons" in each]
-    uncounted = [name for name in REASONS if not any(name in each for each in readings)]
-    names = [name for name in REASONS if len(seen) > 1 and (name in uncounted or _stands_still(name, readings))]
+    sampled = [reading for reading in readings if "reasons" in reading]
+    uncounted = [name for name in REASONS if not any(name in reading for reading in readings)]
+    names = [name for name in REASONS if len(sampled) > 1 and (name in uncounted or _stands_still(name, readings))]
     if not names:
         return {}
-    spans = [(each, after["at"] - each["at"]) for each, after in itertools.pairwise(seen)]
-    found: TelemetrySummary = {"sampled": names, "unseen": max((span for _, span in spans), default=0.0)}
+    spans = [(before, after["at"] - before["at"]) for before, after in itertools.pairwise(sampled)]
+    summary: TelemetrySummary = {"sampled": names, "unseen": max((span for _, span in spans), default=0.0)}
     for name in names:
-        found[name] = math.fsum(span for each, span in spans if masked(name, each))
-    return found
+        summary[name] = math.fsum(span for reading, span in spans if masked(name, reading))
+    return summary
 
 
 def _stands_still(name: ReasonName, readings: Sequence[Reading]) -> bool:
     """Return True if the counter of a slowdown has one value, though its reason holds for STILL_SECONDS and longer."""
-    seen = [each for each in readings if "reasons" in each and name in each]
-    if name == "sw_power_cap_s" or len({each[name] for each in seen}) != 1:
+    rows = [row for row in readings if "reasons" in row and name in row]
+    if name == "sw_power_cap_s" or len({row[name] for row in rows}) != 1:
         return False
-    both = itertools.pairwise((each["at"], masked(name, each)) for each in seen)
-    return math.fsum(after - at for (at, held), (after, still) in both if held and still) >= STILL_SECONDS
+    states = itertools.pairwise((row["at"], masked(name, row)) for row in rows)
+    return math.fsum(end - start for (start, was_set), (end, is_set) in states if was_set and is_set) >= STILL_SECONDS
 
 
 def masked(name: str, reading: Reading) -> bool:
-    """Return whether the mask of a reading has the reason; an unnamed hardware slowdown only by itself."""
+    """Return True if the mask of a reading has the reason; an unnamed hardware slowdown only by itself."""
     mask = int(reading.get("reasons", 0))
     return bool(mask & MASKED[name]) and not (name == "hw_slowdown_s" and mask & NAMED)
 
@@ -180,7 +180,7 @@ def _share(summary: TelemetrySummary, counter: Literal["steal_s", "foreign_s"], 
 
 
 def misplaced(measurement: Measurement) -> str | None:
-    """Return why the device is not to blame for a slow host copy, which ran on CPUs of another NUMA node, or None."""
+    """Return the reason why a device is not to blame for a slow host copy: it ran on CPUs of another NUMA node."""
     if measurement.conditions.get("numa") != "far":
         return None
     node = measurement.conditions["numa_node"]
@@ -188,15 +188,15 @@ def misplaced(measurement: Measurement) -> str | None:
 
 
 def warmed(measurement: Measurement, readings: Sequence[Reading]) -> float | None:
-    """Return by how many K a device was warmer in the late seconds of a droop than in the early; None if unread."""
-    late = measurement.details.get("late_seconds")
-    if late is None:
+    """Return the rise in K of a device from the early seconds of a droop to the late ones; None if unread."""
+    late_seconds = measurement.details.get("late_seconds")
+    if late_seconds is None:
         return None
-    return _rise(readings, measurement.ended - late[1], measurement.conditions["early_seconds"], late)
+    return _rise(readings, measurement.ended - late_seconds[1], measurement.conditions["early_seconds"], late_seconds)
 
 
 def unproven(metric: str, device: Device, readings: Sequence[Reading]) -> str | None:
-    """Return why a soak was too light to test cooling: it reached neither the power limit nor a steady temperature.
+    """Return in words that a soak was too light to test cooling: no power limit and no steady temperature was reached.
 
     None if it reached one of them, if it is shorter than LONG_SOAK_SECONDS, or if its power was not read. Steady means
     that the mean temperatures of the middle and the last third differ by less than STEADY_K.
@@ -222,31 +222,28 @@ def unproven(metric: str, device: Device, readings: Sequence[Reading]) -> str | 
     return f"soak too light to test cooling: drew {power['mean']:.0f} of {limit:g} W and {heat}"
 
 
-def _rise(readings: Sequence[Reading], since: float, *windows: tuple[float, float]) -> float | None:
-    """Return by how many K it was warmer on average in the second of two windows, in seconds since a time.
-
-    None if no temperature was read in one of them.
-    """
-    seen = [(each["at"] - since, each["temperature_c"]) for each in readings if "temperature_c" in each]
-    early, late = ([degrees for at, degrees in seen if begin <= at <= end] for begin, end in windows)
-    return fmean(late) - fmean(early) if early and late else None
+def _rise(readings: Sequence[Reading], start: float, *windows: tuple[float, float]) -> float | None:
+    """Return the rise in K of the mean temperature between two windows, in seconds since `start`; None if unread."""
+    curve = [(reading["at"] - start, reading["temperature_c"]) for reading in readings if "temperature_c" in reading]
+    earlier, later = ([degrees for second, degrees in curve if begin <= second <= end] for begin, end in windows)
+    return fmean(later) - fmean(earlier) if earlier and later else None
 
 
-def seen_beside(measured: Measurement, device: Device, summary: TelemetrySummary) -> list[Measurement]:
+def seen_beside(measurement: Measurement, device: Device, summary: TelemetrySummary) -> list[Measurement]:
     """Return the metrics of the same probe call that only the sensor can measure."""
-    if measured.metric == "soak.rate":
-        return soak_measurements(measured, device, summary)
-    if measured.metric == "host_copy.h2d" and not measured.trouble:
-        return link_measurements(measured, device, summary)
+    if measurement.metric == "soak.rate":
+        return soak_measurements(measurement, device, summary)
+    if measurement.metric == "host_copy.h2d" and not measurement.trouble:
+        return link_measurements(measurement, device, summary)
     return []
 
 
 def link_measurements(copy: Measurement, device: Device, summary: TelemetrySummary) -> list[Measurement]:
     """Return generation and width of the host link under load; an idle link may show less although it is healthy."""
-    bare = replace(_without_blocks(copy), unit="count")
+    template = replace(_without_blocks(copy), unit="count")
     return [
         replace(
-            bare,
+            template,
             metric=f"host_copy.{name}",
             value=summary.get(name),
             trouble=None if name in summary else _unseen(name, copy, device),
@@ -255,16 +252,16 @@ def link_measurements(copy: Measurement, device: Device, summary: TelemetrySumma
     ]
 
 
-def _without_blocks(measured: Measurement) -> Measurement:
-    """Return a measurement without what it holds of every block, for a metric that the sensor measured meanwhile."""
-    details = measured.details.copy()
+def _without_blocks(measurement: Measurement) -> Measurement:
+    """Return a measurement without the figures of its blocks, for a metric that the sensor measured meanwhile."""
+    details = measurement.details.copy()
     details.pop("ends", None)
     details.pop("window_rates", None)
-    return replace(measured, samples=(), seconds=(), peak=None, details=details)
+    return replace(measurement, samples=(), seconds=(), peak=None, details=details)
 
 
 def _unseen(name: LinkName, copy: Measurement, device: Device) -> Trouble:
-    """Return why the link was not seen under load: nobody can read it, or no reading fell into the copy."""
+    """Return the trouble of a link that was not read under load: nobody can, or no reading fell into the copy."""
     if device.facts.get(name) is None:
         return Trouble("not_applicable", "no driver here reads this link under load")
     seconds = copy.ended - copy.started
@@ -273,7 +270,7 @@ def _unseen(name: LinkName, copy: Measurement, device: Device) -> Trouble:
 
 def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySummary) -> list[Measurement]:
     """Return the metrics of a soak that only the sensor can measure: power and throttling (SOAK_METRICS)."""
-    found = []
+    measurements = []
     if "lost" in summary and soak.trouble is None:
         soak = replace(soak, trouble=Trouble("device", f"{device.name} was lost: {summary['lost']}"))
     if soak.trouble is None and (gap := soak.ended - soak.started - summary.get("seconds", 0.0)) > UNWATCHED_SECONDS:
@@ -283,55 +280,56 @@ def soak_measurements(soak: Measurement, device: Device, summary: TelemetrySumma
         trouble = soak.trouble
         if value is None and trouble is None:
             trouble = _unread(name, device)
-        bare = replace(_without_blocks(soak), metric=metric, unit=unit, value=value)
+        measurement = replace(_without_blocks(soak), metric=metric, unit=unit, value=value)
         if name == "power_w" and (watts := device.facts.get("power_limit_w")):
-            bare = replace(bare, peak=Peak(watts, "the power limit in force"))
+            measurement = replace(measurement, peak=Peak(watts, "the power limit in force"))
         if name in summary.get("sampled", ()):
             if trouble is None and (gap := summary["unseen"]) > UNWATCHED_SECONDS:
                 text = f"the throttle reasons of {device.name}, which has no counter, were not read for {gap:.0f} s"
                 trouble = Trouble("need", text)
-            bare = replace(bare, conditions={**soak.conditions, "counter": "none, reasons sampled"})
-        found.append(replace(bare, trouble=trouble, notes=(*bare.notes, *_beside(name, soak, device, summary))))
-    return found
+            measurement = replace(measurement, conditions={**soak.conditions, "counter": "none, reasons sampled"})
+        notes = (*measurement.notes, *_heat_notes(name, soak, device, summary))
+        measurements.append(replace(measurement, trouble=trouble, notes=notes))
+    return measurements
 
 
-def _beside(name: SoakName, soak: Measurement, device: Device, summary: TelemetrySummary) -> list[Note]:
-    """Return what makes a broken limit of a software thermal slowdown a warning, or what makes a margin doubtful."""
-    held, hottest = held_c(device.facts), summary["temperature_c"]["max"] if "temperature_c" in summary else -math.inf
-    if name == "thermal_margin_k" and held is not None and hottest >= held:
-        return [Note("doubt", f"it reached the {held:g} C that its cooling is to hold")]
+def _heat_notes(name: SoakName, soak: Measurement, device: Device, summary: TelemetrySummary) -> list[Note]:
+    """Return the note that makes a broken limit of a software thermal slowdown a warning, or a margin doubtful."""
+    limit, hottest = held_c(device.facts), summary["temperature_c"]["max"] if "temperature_c" in summary else -math.inf
+    if name == "thermal_margin_k" and limit is not None and hottest >= limit:
+        return [Note("doubt", f"it reached the {limit:g} C that its cooling is to hold")]
     if name != "sw_thermal_s" or not (slowed := summary.get("sw_thermal_s")):
         return []
-    margins = [_metric_value("thermal_margin_k", device, summary), None if held is None else held - hottest]
-    if "memory_temperature_c" in summary and (most := device.facts.get("memory_max_c")):
-        margins.append(most - summary["memory_temperature_c"]["max"])
-    near = any(margin is not None and margin <= NEAR_K for margin in margins)
+    margins = [_metric_value("thermal_margin_k", device, summary), None if limit is None else limit - hottest]
+    if "memory_temperature_c" in summary and (memory_limit := device.facts.get("memory_max_c")):
+        margins.append(memory_limit - summary["memory_temperature_c"]["max"])
+    is_hot = any(margin is not None and margin <= NEAR_K for margin in margins)
     rates = soak.details.get("window_rates", (1.0,))
     steady = min(rates) > (1 - LOST) * max(rates)
     within_cap = slowed - summary.get("sw_power_cap_s", 0.0) <= BEYOND_CAP * slowed
-    if near or not (steady and within_cap):
+    if is_hot or not (steady and within_cap):
         return []
-    cool = "" if margins[0] is None else f", {margins[0]:.0f} K below the slowdown"
-    return [Note("single_sign", f"no longer than under the power cap{cool}")]
+    margin = "" if margins[0] is None else f", {margins[0]:.0f} K below the slowdown"
+    return [Note("single_sign", f"no longer than under the power cap{margin}")]
 
 
 def _unread(name: SoakName, device: Device) -> Trouble:
-    """Return why a metric of the sensor has no value."""
-    why = device.facts.get("unread", {}).get(EVERYTHING_ELSE)
-    unknown = name == "thermal_margin_k" and not why and not THERMAL_FACTS & set(device.facts)
-    text = f"no driver here reads {name} of {device.name}{f': {why}' if why else ''}"
-    return Trouble("not_applicable" if unknown else "need", text)
+    """Return the trouble that explains why a metric of the sensor has no value."""
+    reason = device.facts.get("unread", {}).get(EVERYTHING_ELSE)
+    unsupported = name == "thermal_margin_k" and not reason and not THERMAL_FACTS & set(device.facts)
+    text = f"no driver here reads {name} of {device.name}{f': {reason}' if reason else ''}"
+    return Trouble("not_applicable" if unsupported else "need", text)
 
 
 def _metric_value(name: SoakName, device: Device, summary: TelemetrySummary) -> float | None:
     """Return the mean of a gauge, the increase of a counter in seconds, or the least margin; None without any."""
     if name == "thermal_margin_k":
         hottest = summary["temperature_c"]["max"] if "temperature_c" in summary else None
-        least = summary["margin_c"]["min"] if "margin_c" in summary else None
-        return thermal_margin(hottest, least, device.facts.get("slowdown_margin_c"), device.facts.get("slowdown_c"))
+        lowest = summary["margin_c"]["min"] if "margin_c" in summary else None
+        return thermal_margin(hottest, lowest, device.facts.get("slowdown_margin_c"), device.facts.get("slowdown_c"))
     if name == "power_w":
         return summary["power_w"]["mean"] if "power_w" in summary else None
     if name == "sw_thermal_s" and name in summary:
-        counted = summary[name] if summary[name] > THERMAL_SECONDS else 0.0
-        return counted / summary["seconds"] if summary.get("seconds") else None
+        slowdown = summary[name] if summary[name] > THERMAL_SECONDS else 0.0
+        return slowdown / summary["seconds"] if summary.get("seconds") else None
     return summary.get(name)

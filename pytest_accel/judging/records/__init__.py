@@ -1,1 +1,1 @@
-"""What several records say together: differences, and limits from known-good devices. Pure."""
+"""Conclusions from several records: differences, and limits from known-good devices. Pure."""

@@ -1,4 +1,4 @@
-"""From the figures of known-good devices to centre, spread and floor of each metric. Pure.
+"""Centre, spread and floor of each metric from the figures of known-good devices. Pure.
 
 Values are in the unit of their metric, deviations are fractions of the value. All estimates are robust: a median in
 place of a mean, and 1.4826 times the median absolute deviation in place of a standard deviation.
@@ -100,22 +100,21 @@ class Spreads:
     @property
     def total(self) -> float:
         """The deviation of one run of any device of any node."""
-        return math.hypot(*(each or 0.0 for each in (self.devices, self.nodes, self.runs)))
+        return math.hypot(*(part or 0.0 for part in (self.devices, self.nodes, self.runs)))
 
     def prediction(self) -> tuple[float, float]:
         """Return the deviation of one run of another device from the centre, and its degrees of freedom.
 
-        The centre is itself estimated, so each variance counts (1 + 1 / n) times. The degrees of freedom are those of
-        Welch and Satterthwaite (Biometrics Bulletin 2, 1946), at least one.
+        The degrees of freedom are those of Welch and Satterthwaite (Biometrics Bulletin 2, 1946), at least one.
         """
         parts = {"devices": self.devices, "nodes": self.nodes, "runs": self.runs}
-        variances = {name: each**2 for name, each in parts.items() if each}
-        total = sum(variances.values())
+        variances = [(part**2, self.freedom[name]) for name, part in parts.items() if part]
+        total = sum(variance for variance, _ in variances)
         if not total:
             return 0.0, math.inf
-        scale = math.sqrt(sum(each * (1 + 1 / (self.freedom[name] + 1)) for name, each in variances.items()))
-        free = total**2 / sum(each**2 / (EFFICIENCY * self.freedom[name]) for name, each in variances.items())
-        return scale, max(1.0, free)
+        # the centre is itself estimated, so each variance counts (1 + 1 / n) times
+        scale = math.sqrt(sum(variance * (1 + 1 / (freedom + 1)) for variance, freedom in variances))
+        return scale, max(1.0, total**2 / sum(variance**2 / (EFFICIENCY * freedom) for variance, freedom in variances))
 
 
 @dataclass(frozen=True)
@@ -166,7 +165,7 @@ def more_is_better(unit: str) -> bool:
 
 
 def calibrate(readings: Sequence[GoodFigure], *, processors: bool = False) -> Calibration:
-    """Return what the readings of known-good devices tell of every metric. They are in the order of the runs.
+    """Return the calibration of every metric by the readings of known-good devices, in the order of the runs.
 
     Of `processors`, runs of one machine are enough: their speed follows the other work of the machine, so that it
     differs from run to run more than from one half of the machine to the other. Its halves are no sample of devices, so
@@ -174,40 +173,40 @@ def calibrate(readings: Sequence[GoodFigure], *, processors: bool = False) -> Ca
     """
     by_metric, left_out = _of_one_method(readings)
     outliers = _outliers(by_metric)
-    gone = {each.device for each in outliers}
-    found, kept = [], []
-    for metric, some in by_metric.items():
-        healthy = [each for each in some if each.device not in gone]
+    outlier_devices = {outlier.device for outlier in outliers}
+    metrics, good = [], []
+    for metric, figures in by_metric.items():
+        healthy = [figure for figure in figures if figure.device not in outlier_devices]
         reason = too_few_runs(healthy) if processors else too_few(metric, healthy)
         if reason:
             left_out[metric] = reason
             continue
-        found.append(_calibrated(healthy, processors=processors))
-        kept += healthy
-    return Calibration(found, outliers, left_out, kept)
+        metrics.append(_calibrated(healthy, processors=processors))
+        good += healthy
+    return Calibration(metrics, outliers, left_out, good)
 
 
 def too_few(metric: str, readings: Iterable[GoodFigure]) -> str | None:
-    """Return why the readings are too few for a limit on a metric, None if they are enough (`ENOUGH`)."""
-    devices = {each.device for each in readings}
-    least = 1 if requirements.of_node(metric) else ENOUGH.get(part_of(metric), ENOUGH["compute"])
-    return None if len(devices) >= least else f"{counted(len(devices), 'device')}, at least {least} are needed"
+    """Return the reason why the readings are too few for a limit on a metric, None if they are enough (`ENOUGH`)."""
+    devices = {figure.device for figure in readings}
+    needed = 1 if requirements.of_node(metric) else ENOUGH.get(part_of(metric), ENOUGH["compute"])
+    return None if len(devices) >= needed else f"{counted(len(devices), 'device')}, at least {needed} are needed"
 
 
 def too_few_runs(readings: Iterable[GoodFigure]) -> str | None:
-    """Return why the readings of processors are too few for a limit, None if they are enough (`ENOUGH_RUNS`)."""
-    most = max(Counter(each.device for each in readings).values(), default=0)
-    return None if most >= ENOUGH_RUNS else f"{counted(most, 'undisturbed run')}, at least {ENOUGH_RUNS} are needed"
+    """Return the reason why readings of processors are too few for a limit, None if they are enough (`ENOUGH_RUNS`)."""
+    runs = max(Counter(figure.device for figure in readings).values(), default=0)
+    return None if runs >= ENOUGH_RUNS else f"{counted(runs, 'undisturbed run')}, at least {ENOUGH_RUNS} are needed"
 
 
 def _of_one_method(readings: Iterable[GoodFigure]) -> tuple[dict[str, list[GoodFigure]], dict[str, str]]:
     """Return the readings by metric, and the metrics that were measured by several methods with what differs."""
     by_metric: dict[str, list[GoodFigure]] = defaultdict(list)
-    for each in readings:
-        by_metric[each.metric].append(each)
+    for figure in readings:
+        by_metric[figure.metric].append(figure)
     left_out = {}
-    for metric, some in list(by_metric.items()):
-        methods = {each.key: each for each in some}
+    for metric, figures in list(by_metric.items()):
+        methods = {figure.key: figure for figure in figures}
         if len(methods) > 1:
             left_out[metric] = f"mixed methods: {differing(list(methods.values()))}"
             del by_metric[metric]
@@ -215,28 +214,28 @@ def _of_one_method(readings: Iterable[GoodFigure]) -> tuple[dict[str, list[GoodF
 
 
 def differing(readings: Sequence[GoodFigure]) -> str:
-    """Return in what the methods of some readings differ, each value with one source: "seconds 7.0 (a), 300.0 (b)"."""
-    every = [{"unit": each.unit, **each.conditions} for each in readings]
-    told = []
-    for name in dict.fromkeys(name for one in every for name in one):
-        values = {str(one.get(name, "not stated")): each.source for one, each in zip(every, readings, strict=True)}
+    """Return the differences of the methods of readings, each value with one source: "seconds 7.0 (a), 300.0 (b)"."""
+    settings = [({"unit": figure.unit, **figure.conditions}, figure.source) for figure in readings]
+    texts = []
+    for name in dict.fromkeys(name for setting, _ in settings for name in setting):
+        values = {str(setting.get(name, "not stated")): source for setting, source in settings}
         if len(values) > 1 and name not in VARYING:
-            told.append(f"{name} {', '.join(f'{value} ({source})' for value, source in values.items())}")
-    return "; ".join(told)
+            texts.append(f"{name} {', '.join(f'{value} ({source})' for value, source in values.items())}")
+    return "; ".join(texts)
 
 
 def _series(readings: Iterable[GoodFigure]) -> dict[tuple[str, str], list[float]]:
     """Return the values of every device in the order of its runs, by node and device."""
     series: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for each in readings:
-        series[each.node, each.device].append(each.value)
+    for figure in readings:
+        series[figure.node, figure.device].append(figure.value)
     return series
 
 
 def deviation(values: Sequence[float], centre: float | None = None) -> float:
     """Return the robust standard deviation of values, about their median or a `centre`. Two values at least."""
     middle, n = median(values) if centre is None else centre, len(values)
-    return float(SMALL_SAMPLE.get(n, n / (n - 0.8)) * OF_NORMAL * median(abs(each - middle) for each in values))
+    return float(SMALL_SAMPLE.get(n, n / (n - 0.8)) * OF_NORMAL * median(abs(value - middle) for value in values))
 
 
 # -- outliers
@@ -244,15 +243,15 @@ def deviation(values: Sequence[float], centre: float | None = None) -> float:
 
 def _outliers(by_metric: Mapping[str, Sequence[GoodFigure]]) -> list[CalibrationOutlier]:
     """Return each device that is an outlier in some metric, by the metric in which it is the farthest."""
-    found: dict[str, list[CalibrationOutlier]] = defaultdict(list)
+    by_device: dict[str, list[CalibrationOutlier]] = defaultdict(list)
     for readings in by_metric.values():
-        for one in _outliers_of(readings):
-            found[one.device].append(one)
-    worst = []
-    for each in found.values():
-        first, *others = sorted(each, key=lambda one: -one.deviations)
-        worst.append(replace(first, also=tuple(sorted(one.metric for one in others))))
-    return worst
+        for outlier in _outliers_of(readings):
+            by_device[outlier.device].append(outlier)
+    outliers = []
+    for group in by_device.values():
+        first, *others = sorted(group, key=lambda outlier: -outlier.deviations)
+        outliers.append(replace(first, also=tuple(sorted(outlier.metric for outlier in others))))
+    return outliers
 
 
 def _outliers_of(readings: Sequence[GoodFigure]) -> list[CalibrationOutlier]:
@@ -271,14 +270,15 @@ def _outliers_of(readings: Sequence[GoodFigure]) -> list[CalibrationOutlier]:
     if len({node for node, _ in series}) > 1:
         freedom = max(1.0, EFFICIENCY * (len(middles) - 1))
         reference = Reference("known good", centre, len(middles), spread, freedom=freedom)
-    found = []
+    outliers = []
     for device, value in middles.items():
-        far = distance(value, first.unit, family_of(first.metric, first.unit), reference)
-        if far and abs(far.lost) > far.allowed:
-            source = min((each for each in readings if each.device == device), key=lambda one: abs(one.value - value))
-            deviations = abs(far.lost) / spread if spread else math.inf
-            found.append(CalibrationOutlier(device, first.metric, first.unit, value, centre, deviations, source.source))
-    return found
+        loss = distance(value, first.unit, family_of(first.metric, first.unit), reference)
+        if loss and abs(loss.lost) > loss.allowed:
+            figures = [figure for figure in readings if figure.device == device]
+            source = min(figures, key=lambda figure: abs(figure.value - value)).source
+            deviations = abs(loss.lost) / spread if spread else math.inf
+            outliers.append(CalibrationOutlier(device, first.metric, first.unit, value, centre, deviations, source))
+    return outliers
 
 
 # -- one metric
@@ -287,13 +287,13 @@ def _outliers_of(readings: Sequence[GoodFigure]) -> list[CalibrationOutlier]:
 def _calibrated(readings: Sequence[GoodFigure], *, processors: bool) -> Calibrated:
     """Return centre, spread and limit of one metric of healthy devices."""
     first, series = readings[0], _series(readings)
-    middles = {place: median(values) for place, values in series.items()}
+    middles = {key: median(values) for key, values in series.items()}
     centre = float(median(middles.values()))
-    values = [each.value for each in readings]
+    values = [figure.value for figure in readings]
     spreads = spreads_of({("", ""): values} if processors else series, centre)
     low, high = _rounded(min(values), up=False), _rounded(max(values), up=True)
     nodes = len({node for node, _ in series})
-    bound, warn, why = _limit(first.unit, centre, spreads, (low, high), alone=first.of_node and nodes == 1)
+    bound, warn, reason = _limit(first.unit, centre, spreads, (low, high), alone=first.of_node and nodes == 1)
     return Calibrated(
         metric=first.metric,
         unit=first.unit,
@@ -308,7 +308,7 @@ def _calibrated(readings: Sequence[GoodFigure], *, processors: bool) -> Calibrat
         bound=bound,
         warn=warn,
         deviations=abs(bound / centre - 1) / spreads.total if spreads.total else math.inf,
-        why=why,
+        why=reason,
     )
 
 
@@ -323,18 +323,20 @@ def spreads_of(series: Mapping[tuple[str, str], Sequence[float]], centre: float)
     nodes: dict[str, list[float]] = defaultdict(list)
     for (node, _), values in series.items():
         nodes[node].append(median(values) / centre)
-    several = [each for each in nodes.values() if len(each) > 1]
+    groups = [group for group in nodes.values() if len(group) > 1]
     freedom: dict[str, float] = {}
-    devices, between = None, None
-    if several:
-        rest = [(each - median(some)) * math.sqrt(len(some) / (len(some) - 1)) for some in several for each in some]
-        devices = deviation(rest, 0.0)
-        freedom["devices"] = len(rest) - len(several)
+    devices, between_nodes = None, None
+    if groups:
+        # residuals about a median of few values are too short on average
+        scaled = [(group, math.sqrt(len(group) / (len(group) - 1))) for group in groups]
+        residuals = [(middle - median(group)) * scale for group, scale in scaled for middle in group]
+        devices = deviation(residuals, 0.0)
+        freedom["devices"] = len(residuals) - len(groups)
     if len(nodes) > 1:
-        observed = deviation([median(each) for each in nodes.values()]) ** 2
-        typical = median(len(each) for each in nodes.values())
-        own = OF_MEDIAN * devices**2 / typical if devices and typical > 1 else 0.0
-        between = math.sqrt(max(0.0, observed - own))
+        observed = deviation([median(group) for group in nodes.values()]) ** 2
+        typical = median(len(group) for group in nodes.values())
+        of_devices = OF_MEDIAN * devices**2 / typical if devices and typical > 1 else 0.0
+        between_nodes = math.sqrt(max(0.0, observed - of_devices))
         freedom["nodes"] = len(nodes) - 1
     if runs is not None:
         freedom["runs"] = changes
@@ -342,52 +344,48 @@ def spreads_of(series: Mapping[tuple[str, str], Sequence[float]], centre: float)
         each_device = runs**2 / median(map(len, series.values()))
         if devices:
             devices = math.sqrt(max(0.0, devices**2 - each_device))
-        elif between and devices is None:
-            between = math.sqrt(max(0.0, between**2 - each_device))
-    return Spreads(devices, between, runs, freedom)
+        elif between_nodes and devices is None:
+            between_nodes = math.sqrt(max(0.0, between_nodes**2 - each_device))
+    return Spreads(devices, between_nodes, runs, freedom)
 
 
 def _limit(
     unit: str, centre: float, spreads: Spreads, healthy: tuple[float, float], *, alone: bool = False
 ) -> tuple[float, float, str]:
-    """Return the limit of a metric, its warning limit, and what set the limit.
+    """Return the limit of a metric, its warning limit, and the reason for the limit.
 
     `alone` says that one node alone has the figure.
 
-    The limit is so far from the centre that a healthy device is rejected with the chance `REJECTED`, and so far from
-    the warning limit that devices on its good side are not within 2 % of the limit, which would be MARGINAL. It never
-    rejects a healthy value, nor lies nearer to the centre, or farther from the healthy values, than lint asks for.
+    The limit is so far from the centre that a healthy device is rejected with the chance `REJECTED`. It never rejects a
+    healthy value, nor lies nearer to the centre, or farther from the healthy values, than lint asks for.
     """
-    scale, free = spreads.prediction()
+    scale, freedom = spreads.prediction()
     sign = -1 if more_is_better(unit) else 1
     healthy_end = healthy[0] if sign < 0 else healthy[1]
-    apart, warned = (student_above(chance, free) * scale for chance in (REJECTED, WARNED))
+    apart, warned = (student_above(chance, freedom) * scale for chance in (REJECTED, WARNED))
     set_by = f"{REJECTED:g} of healthy devices"
     if alone:
-        apart, warned, set_by = (
-            ONE_NODE,
-            ONE_NODE - 1.05 * MARGINAL_WITHIN,
-            "one node alone, whose like nobody measured",
-        )
-    worst = min if sign < 0 else max
-    warn = worst(centre * max(0.0, 1 + sign * warned), healthy_end)
+        apart, warned = ONE_NODE, ONE_NODE - 1.05 * MARGINAL_WITHIN
+        set_by = "one node alone, whose like nobody measured"
+    outer = min if sign < 0 else max
+    warn = outer(centre * max(0.0, 1 + sign * warned), healthy_end)
+    # so that devices on the good side of the warning limit are not within 2 % of the limit, which would be MARGINAL
     beyond = 1 + 1.05 * MARGINAL_WITHIN
     candidates = {
         set_by: centre * max(0.0, 1 + sign * apart),
         "the warning limit": warn * beyond**sign,
         f"{1 - TIGHT:.0%} from the centre, as lint asks": centre * (TIGHT - 0.001) ** -sign,
     }
-    why, bound = worst(candidates.items(), key=lambda one: one[1])
+    # the farthest from the centre: all of the conditions hold for it
+    reason, bound = outer(candidates.items(), key=lambda candidate: candidate[1])
     slack = LOOSE if is_rate(unit) else LOOSE_OTHERWISE
-    least = healthy_end * (slack + 0.001) ** -sign
-    if (bound - least) * sign > 0:
-        bound, why = (
-            least,
-            f"{slack:g} of the healthy values, as lint asks: too few devices for a limit by their spread",
-        )
+    loosest = healthy_end * (slack + 0.001) ** -sign
+    if (bound - loosest) * sign > 0:
+        bound = loosest
+        reason = f"{slack:g} of the healthy values, as lint asks: too few devices for a limit by their spread"
     rounded = _rounded(bound, up=sign > 0)
     nearer = max if sign < 0 else min
-    return rounded, _rounded(nearer(warn, rounded * beyond**-sign), up=sign > 0), why
+    return rounded, _rounded(nearer(warn, rounded * beyond**-sign), up=sign > 0), reason
 
 
 def _rounded(value: float, *, up: bool) -> float:
@@ -396,5 +394,5 @@ def _rounded(value: float, *, up: bool) -> float:
         return 0.0
     step = 10.0 ** (math.floor(math.log10(value)) - DIGITS + 1)
     number = value / step
-    whole = math.ceil(number - 1e-9) if up else math.floor(number + 1e-9)
-    return float(f"{whole * step:.{DIGITS + 2}g}")
+    steps = math.ceil(number - 1e-9) if up else math.floor(number + 1e-9)
+    return float(f"{steps * step:.{DIGITS + 2}g}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from operator import attrgetter
 from typing import Any
 
 from pytest_accel.core import exits
@@ -30,7 +31,7 @@ from pytest_accel.judging.verdicts.references import drop
 OTHER_LIMIT = "the limit is another one"
 PROCESSOR = "other work slows a processor down, too"
 OF_SOFTWARE = ("inventory.driver_version", "inventory.cuda_version", "inventory.rocm_version", "inventory.gsp_firmware")
-"""Metrics of what is installed on the host. Other software is not worse hardware."""
+"""Metrics of the software on the host. Other software is not worse hardware."""
 NOT_COMPARED = (*NOW, "pcie_gen", "sole", "visible_as")
 """Facts of a device that differ from one moment to the next. Lists and tables are not compared either."""
 HOST_NOW = ("shm_free", "memory_usable", "kernel_log", "accelerator_numa")
@@ -74,7 +75,7 @@ class Difference:
     direction: Direction = Direction.OTHER
     counts: bool = False
     note: str = ""
-    """What else is to be said of it."""
+    """A remark, such as that the limit is another one; empty without one."""
     lost: float | None = None
     """The share of speed that a figure lost, negative for a gain."""
     allowed: float | None = None
@@ -82,15 +83,15 @@ class Difference:
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """The place among all differences, the most important one first."""
+        """The sort key among all differences, the most important one first."""
         beyond = abs(self.lost) / self.allowed if self.lost is not None and self.allowed else 0.0
-        places = list(SubjectKind).index(self.kind), list(Direction).index(self.direction)
-        return (*places, not self.counts, -beyond, self.what, self.then, self.now, self.note)
+        ranks = list(SubjectKind).index(self.kind), list(Direction).index(self.direction)
+        return (*ranks, not self.counts, -beyond, self.what, self.then, self.now, self.note)
 
 
 @dataclass(frozen=True)
 class RecordComparison:
-    """The differences between two records, most important first. `other` says why they are not comparable."""
+    """The differences between two records, most important first. `other` is the reason if they are not comparable."""
 
     first: Run
     last: Run
@@ -104,90 +105,91 @@ class RecordComparison:
     @property
     def exit(self) -> int:
         """The exit status: 1 if hardware is worse by more than two runs differ by, else 6 if not all was compared."""
-        if any(each.counts for each in self.differences):
+        if any(difference.counts for difference in self.differences):
             return exits.REJECTED
         return exits.NOT_JUDGED if self.other else exits.HOLDS
 
 
 def compare(first: Run, last: Run, spread_of: SpreadOf) -> RecordComparison:
     """Return the differences between two records. `spread_of` returns how a metric varies among healthy devices."""
-    same = _same(first.devices, last.devices)
-    names = {each.uuid: each.name for each in same}
-    if len(same) == len(first.devices) == len(last.devices):
+    devices = _same(first.devices, last.devices)
+    names = {device.uuid: device.name for device in devices}
+    if len(devices) == len(first.devices) == len(last.devices):
         names[NODE] = NODE
-    before, after = ({place: each for place, each in _figures(one).items() if place[1] in names}
-                     for one in (first, last))  # fmt: skip
-    both = [place for place in after if place in before]
-    found = [
+    before, after = ({key: figure for key, figure in _figures(run).items() if key[1] in names}
+                     for run in (first, last))  # fmt: skip
+    keys = [key for key in after if key in before]
+    differences = [
         *of_devices(first.devices, last.devices),
         *_verdicts(first, last, names),
         *_of_host(first, last, whole=NODE in names),
         *_software(first, last),
-        *_slower(first, last, [(before[place], after[place]) for place in both], names, spread_of),
+        *_slower(first, last, [(before[key], after[key]) for key in keys], names, spread_of),
     ]
-    groups = grouped(sorted(found, key=lambda each: each.order), lambda each: (each.order, bool(each.where)))
-    alike = [
-        replace(one, where=tuple(dict.fromkeys(name for each in (one, *more) for name in each.where)))
-        for one, *more in groups.values()
+    differences.sort(key=attrgetter("order"))
+    groups = grouped(differences, lambda difference: (difference.order, bool(difference.where)))
+    merged = [
+        replace(group[0], where=tuple(dict.fromkeys(name for difference in group for name in difference.where)))
+        for group in groups.values()
     ]
-    return RecordComparison(first, last, alike, len(both), len(before.keys() ^ after.keys()))
+    return RecordComparison(first, last, merged, len(keys), len(before.keys() ^ after.keys()))
 
 
 def judged_otherwise(old: Run, new: Run) -> list[Difference]:
-    """Return what judging a record again changed: threshold files by their hash, and verdicts."""
-    names, before = Names.of(new.devices), {_place(each) for each in old.verdicts}
-    added = [
-        Difference(SubjectKind.VERDICT, (names[each.subject],), each.metric, "no verdict", _said(each))
-        for each in new.verdicts
-        if _place(each) not in before
+    """Return the changes by judging a record again: threshold files by their hash, and verdicts."""
+    names, known_keys = Names.of(new.devices), {_verdict_key(verdict) for verdict in old.verdicts}
+    new_verdicts = [
+        Difference(SubjectKind.VERDICT, (names[verdict.subject],), verdict.metric, "no verdict", _words_of(verdict))
+        for verdict in new.verdicts
+        if _verdict_key(verdict) not in known_keys
     ]
-    return [*_software(old, new), *_verdicts(old, new, names), *added]
+    return [*_software(old, new), *_verdicts(old, new, names), *new_verdicts]
 
 
 def not_comparable(first: Run, last: Run) -> str:
-    """Return why two records cannot be compared; empty if they can."""
+    """Return the reason why two records cannot be compared; empty if they can."""
     if first.simulated != last.simulated:
         return "one record is of a simulated node, the other one of hardware"
-    then, now = (each.sku.get("name") or "none" for each in (first, last))
-    if then != now:
-        return f"other SKU: {then} and {now}"
-    shared = {each.uuid for each in first.devices} & {each.uuid for each in last.devices}
-    return "" if shared else "none of the same devices"
+    before, after = (run.sku.get("name") or "none" for run in (first, last))
+    if before != after:
+        return f"other SKU: {before} and {after}"
+    uuids = {device.uuid for device in first.devices} & {device.uuid for device in last.devices}
+    return "" if uuids else "none of the same devices"
 
 
-def _same(then: Sequence[Device], now: Sequence[Device]) -> list[Device]:
-    """Return the devices of `now` that were there before, by UUID and serial number."""
-    serials = {each.uuid: each.serial for each in then}
-    alike = [each for each in now if each.uuid in serials]
-    return [each for each in alike if not serials[each.uuid] or each.serial in (None, "", serials[each.uuid])]
+def _same(before: Sequence[Device], after: Sequence[Device]) -> list[Device]:
+    """Return the devices of `after` that were there before, by UUID and serial number."""
+    serials = {device.uuid: device.serial for device in before}
+    matches = [(device, serials[device.uuid]) for device in after if device.uuid in serials]
+    return [device for device, serial in matches if not serial or device.serial in (None, "", serial)]
 
 
-# -- what the records state
+# -- devices, facts and software
 
 
 GONE = "gone"
 """The new state of a device that was not found any more."""
 
 
-def of_devices(then: Sequence[Device], now: Sequence[Device]) -> Iterator[Difference]:
+def of_devices(before: Sequence[Device], after: Sequence[Device]) -> Iterator[Difference]:
     """Yield the devices that are gone, new, in another slot, or another one in the same slot, and changed facts."""
-    before, same = {each.uuid: each for each in then}, {each.uuid for each in _same(then, now)}
-    new = {each.pci_address or each.uuid: each for each in now if each.uuid not in same}
-    for each in (each for each in then if each.uuid not in same):
-        if other := new.pop(each.pci_address or each.uuid, None):
-            alike = each.serial == other.serial and each.serial
-            pair = (each.uuid, other.uuid) if alike else (_id(each), _id(other))
+    by_uuid, same_uuids = {device.uuid: device for device in before}, {device.uuid for device in _same(before, after)}
+    new_devices = {device.pci_address or device.uuid: device for device in after if device.uuid not in same_uuids}
+    for device in (device for device in before if device.uuid not in same_uuids):
+        if other := new_devices.pop(device.pci_address or device.uuid, None):
+            same_serial = device.serial == other.serial and device.serial
+            pair = (device.uuid, other.uuid) if same_serial else (_id(device), _id(other))
             yield Difference(SubjectKind.DEVICE, (other.name,), "device", *pair)
         else:
-            what = (SubjectKind.DEVICE, (f"then {each.name}",), "device")  # another one may have its name now
-            yield Difference(*what, _id(each), GONE, Direction.WORSE, counts=True)
-    for each in new.values():
-        yield Difference(SubjectKind.DEVICE, (each.name,), "device", "not there", _id(each), Direction.BETTER)
-    for each in (each for each in now if each.uuid in same):
-        old = before[each.uuid]
-        if old.pci_address and each.pci_address and old.pci_address != each.pci_address:
-            yield Difference(SubjectKind.DEVICE, (each.name,), "slot", old.pci_address, each.pci_address)
-        yield from _facts(each.name, old.facts, each.facts)
+            fields = (SubjectKind.DEVICE, (f"then {device.name}",), "device")  # another one may have its name now
+            yield Difference(*fields, _id(device), GONE, Direction.WORSE, counts=True)
+    for device in new_devices.values():
+        yield Difference(SubjectKind.DEVICE, (device.name,), "device", "not there", _id(device), Direction.BETTER)
+    for device in (device for device in after if device.uuid in same_uuids):
+        old = by_uuid[device.uuid]
+        if old.pci_address and device.pci_address and old.pci_address != device.pci_address:
+            yield Difference(SubjectKind.DEVICE, (device.name,), "slot", old.pci_address, device.pci_address)
+        yield from _facts(device.name, old.facts, device.facts)
 
 
 def _id(device: Device) -> str:
@@ -195,32 +197,32 @@ def _id(device: Device) -> str:
     return f"{name} in slot {device.pci_address}" if device.pci_address else name
 
 
-def _facts(where: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
+def _facts(subject: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Difference]:
     """Yield the facts of a device that differ."""
-    for name, about in DEVICE_FACTS.items():
-        plain = name in RIGHT or not isinstance(then.get(name), list | tuple | Mapping)
-        if name not in NOT_COMPARED and plain and None not in (then.get(name), now.get(name)):
-            yield from _fact(where, name, then[name], now[name], about.unit)
+    for name, fact in DEVICE_FACTS.items():
+        comparable = name in RIGHT or not isinstance(before.get(name), list | tuple | Mapping)
+        if name not in NOT_COMPARED and comparable and None not in (before.get(name), after.get(name)):
+            yield from _fact(subject, name, before[name], after[name], fact.unit)
 
 
-def _fact(where: str, name: str, then: Any, now: Any, unit: str = "") -> Iterator[Difference]:
-    if then == now:
+def _fact(subject: str, name: str, before: Any, after: Any, unit: str = "") -> Iterator[Difference]:
+    if before == after:
         return
-    direction = direction_of(name, then, now)
-    before, after = _words(then, unit), _words(now, unit)
-    yield Difference(SubjectKind.FACT, (where,), name, before, after, direction, counts=direction is Direction.WORSE)
+    direction = direction_of(name, before, after)
+    words = _words(before, unit), _words(after, unit)
+    yield Difference(SubjectKind.FACT, (subject,), name, *words, direction, counts=direction is Direction.WORSE)
 
 
-def direction_of(name: str, then: Any, now: Any) -> Direction:
-    """Return what it means that a fact changed from one value to another; that of a host is called "host.NAME"."""
+def direction_of(name: str, before: Any, after: Any) -> Direction:
+    """Return the direction of a fact's change from one value to another; a fact of a host is called "host.NAME"."""
     if name in RIGHT:
-        if now == RIGHT[name]:
+        if after == RIGHT[name]:
             return Direction.BETTER
-        return Direction.WORSE if then == RIGHT[name] else Direction.OTHER
-    numbers = isinstance(then, int | float) and isinstance(now, int | float)
+        return Direction.WORSE if before == RIGHT[name] else Direction.OTHER
+    numbers = isinstance(before, int | float) and isinstance(after, int | float)
     if not numbers or name not in LESS_IS_WORSE | MORE_IS_WORSE:
         return Direction.OTHER
-    return Direction.WORSE if (now < then) == (name in LESS_IS_WORSE) else Direction.BETTER
+    return Direction.WORSE if (after < before) == (name in LESS_IS_WORSE) else Direction.BETTER
 
 
 def _words(value: Any, unit: str) -> str:
@@ -232,34 +234,34 @@ def _words(value: Any, unit: str) -> str:
 
 
 def _of_host(first: Run, last: Run, *, whole: bool) -> Iterator[Difference]:
-    """Yield what differs of the host, and what the user chose or set."""
-    then, now = (_stated(one) if whole else {} for one in (first, last))
-    for name, about in HOST_FACTS.items():
-        old, new = then.get(name), now.get(name)
+    """Yield the differences of the host, and of what the user chose or set."""
+    facts_before, facts_after = (_stated(run) if whole else {} for run in (first, last))
+    for name, fact in HOST_FACTS.items():
+        old, new = facts_before.get(name), facts_after.get(name)
         if name in HOST_NOW or old is None or new is None:
             continue
-        if about.unit != "GB" or abs(new - old) > NEAR_SAME * abs(old):
-            yield from _fact(NODE, f"host.{name}", old, new, about.unit)
+        if fact.unit != "GB" or abs(new - old) > NEAR_SAME * abs(old):
+            yield from _fact(NODE, f"host.{name}", old, new, fact.unit)
     yield from _fact(NODE, "host", first.host, last.host)
-    before, after = ({"level": one.info.get("level"), "platform": one.info.get("platform"),
-                      **one.info.get("environment", {}).get("kept", {})} for one in (first, last))  # fmt: skip
+    before, after = ({"level": run.info.get("level"), "platform": run.info.get("platform"),
+                      **run.info.get("environment", {}).get("kept", {})} for run in (first, last))  # fmt: skip
     for name in sorted({*before, *after}):
         yield from _fact("run", name, before.get(name) or "not set", after.get(name) or "not set")
 
 
-def _stated(one: Run) -> dict[str, Any]:
+def _stated(run: Run) -> dict[str, Any]:
     """Return the facts of the host by name."""
-    facts = [each for each in one.measurements if each.metric.startswith("host.") and each.subject == NODE]
-    return {each.metric.removeprefix("host."): each.value for each in facts}
+    facts = [fact for fact in run.measurements if fact.metric.startswith("host.") and fact.subject == NODE]
+    return {fact.metric.removeprefix("host."): fact.value for fact in facts}
 
 
 def _software(first: Run, last: Run) -> Iterator[Difference]:
     """Yield the versions of software, and the threshold files, that differ."""
-    then, now = ({**one.software, **_by_name(one.sku.get("files", {}))} for one in (first, last))
-    for name in dict.fromkeys([*then, *now]):
-        if then.get(name) != now.get(name):
-            before, after = (str(each.get(name, "not stated")) for each in (then, now))
-            yield Difference(SubjectKind.SOFTWARE, (), name, before, after)
+    before, after = ({**run.software, **_by_name(run.sku.get("files", {}))} for run in (first, last))
+    for name in dict.fromkeys([*before, *after]):
+        if before.get(name) != after.get(name):
+            old, new = (str(versions.get(name, "not stated")) for versions in (before, after))
+            yield Difference(SubjectKind.SOFTWARE, (), name, old, new)
 
 
 def _by_name(files: Mapping[str, str]) -> dict[str, str]:
@@ -272,57 +274,56 @@ def _by_name(files: Mapping[str, str]) -> dict[str, str]:
 
 def _verdicts(first: Run, last: Run, names: Mapping[str, str]) -> Iterator[Difference]:
     """Yield the verdicts that got worse or better, and the result of the run if it did."""
-    before = {_place(each): each for each in first.verdicts}
-    rates = {(each.metric, each.subject) for each in last.measurements if kept(each)}
-    for now in last.verdicts:
-        then = before.get(_place(now))
-        if then is not None and now.subject in names and then.status is not now.status:
-            yield _other_status(names[now.subject], then, now, rate=(now.metric, now.subject) in rates)
-    one, two = first.result, last.result
-    if one is not two and one and two:
-        direction = Direction.OTHER if one.holds == two.holds else Direction.BETTER if two.holds else Direction.WORSE
-        yield Difference(SubjectKind.VERDICT, ("run",), "result", one.value, two.value, direction)
+    by_key = {_verdict_key(verdict): verdict for verdict in first.verdicts}
+    rates = {(measurement.metric, measurement.subject) for measurement in last.measurements if kept(measurement)}
+    for after in last.verdicts:
+        before = by_key.get(_verdict_key(after))
+        if before is not None and after.subject in names and before.status is not after.status:
+            yield _other_status(names[after.subject], before, after, rate=(after.metric, after.subject) in rates)
+    old, new = first.result, last.result
+    if old is not new and old and new:
+        direction = Direction.OTHER if old.holds == new.holds else Direction.BETTER if new.holds else Direction.WORSE
+        yield Difference(SubjectKind.VERDICT, ("run",), "result", old.value, new.value, direction)
 
 
-def _place(verdict: Verdict) -> tuple[str, str, str]:
+def _verdict_key(verdict: Verdict) -> tuple[str, str, str]:
     """Return metric and subject, and the marker that declares the limit."""
     limit = verdict.limit
     return verdict.metric, verdict.subject, limit.origin if limit and limit.declared_by is DeclaredBy.MARKER else ""
 
 
-def _other_status(where: str, then: Verdict, now: Verdict, *, rate: bool) -> Difference:
+def _other_status(name: str, before: Verdict, after: Verdict, *, rate: bool) -> Difference:
     """Return the difference between two verdicts; of a `rate` the figure counts in its place."""
-    other_limit = (then.floor, then.ceiling, then.expected) != (now.floor, now.ceiling, now.expected)
-    worse = WORST_FIRST.index(now.status) < WORST_FIRST.index(then.status)
+    other_limit = (before.floor, before.ceiling, before.expected) != (after.floor, after.ceiling, after.expected)
+    worse = WORST_FIRST.index(after.status) < WORST_FIRST.index(before.status)
     direction = Direction.WORSE if worse else Direction.BETTER
-    if Status.NOT_APPLICABLE in (then.status, now.status) and not now.status.fails:
+    if Status.NOT_APPLICABLE in (before.status, after.status) and not after.status.fails:
         direction, worse = Direction.OTHER, False
-    notes = [OTHER_LIMIT] if other_limit and then.value == now.value else []
-    notes += [sentence_of(now)] if worse and now.status.fails and now.reasons else []
-    counts = worse and (now.device_failed or (not rate and not other_limit and _of_hardware(then, now)))
-    return Difference(
-        SubjectKind.VERDICT, (where,), now.metric, _said(then), _said(now), direction, counts, "; ".join(notes)
-    )
+    notes = [OTHER_LIMIT] if other_limit and before.value == after.value else []
+    notes += [sentence_of(after)] if worse and after.status.fails and after.reasons else []
+    counts = worse and (after.device_failed or (not rate and not other_limit and _of_hardware(before, after)))
+    words = _words_of(before), _words_of(after)
+    return Difference(SubjectKind.VERDICT, (name,), after.metric, *words, direction, counts, "; ".join(notes))
 
 
-def _said(verdict: Verdict) -> str:
+def _words_of(verdict: Verdict) -> str:
     return f"{verdict.status.value} {show(verdict.value, verdict.unit) if verdict.value is not None else ''}".strip()
 
 
-def _of_hardware(then: Verdict, now: Verdict) -> bool:
-    """Return whether a verdict that got worse shows another state of the hardware, by the same limit."""
-    if now.status is not Status.FAIL or now.value is None or then.value == now.value or now.metric in OF_SOFTWARE:
+def _of_hardware(before: Verdict, after: Verdict) -> bool:
+    """Return True if a verdict that got worse shows another state of the hardware, by the same limit."""
+    if after.status is not Status.FAIL or after.value in (None, before.value) or after.metric in OF_SOFTWARE:
         return False
-    host = now.metric.startswith("host.")
-    return not host or direction_of(now.metric, then.value, now.value) is Direction.WORSE
+    host = after.metric.startswith("host.")
+    return not host or direction_of(after.metric, before.value, after.value) is Direction.WORSE
 
 
 # -- figures
 
 
-def _figures(one: Run) -> dict[tuple[str, str], Measurement]:
+def _figures(run: Run) -> dict[tuple[str, str], Measurement]:
     """Return the figures of a record by key (`history.key`) and subject; of several attempts the last one counts."""
-    return {(key(each), each.subject): each for each in one.measurements if kept(each)}
+    return {(key(figure), figure.subject): figure for figure in run.measurements if kept(figure)}
 
 
 def _slower(
@@ -334,18 +335,18 @@ def _slower(
 ) -> Iterator[Difference]:
     """Yield the figures that differ by more than two runs do."""
     processor = not any(registry.vendor(device.driver).accelerator for device in last.devices)
-    for then, now in pairs:
-        earlier = EarlierFigure(value_of(then), first.started[:10], str(first.path))
-        change = drop(now, Past(last=earlier), spread_of(now.metric))
+    for before, after in pairs:
+        earlier = EarlierFigure(value_of(before), first.started[:10], str(first.path))
+        change = drop(after, Past(last=earlier), spread_of(after.metric))
         if change is None or abs(change.distance.lost) <= change.distance.allowed:
             continue
         direction = Direction.OTHER if processor else Direction.WORSE if change.distance.lost > 0 else Direction.BETTER
         yield Difference(
             SubjectKind.FIGURE,
-            (names[now.subject],),
-            now.metric,
-            show(then.value, then.unit),
-            show(now.value, now.unit),
+            (names[after.subject],),
+            after.metric,
+            show(before.value, before.unit),
+            show(after.value, after.unit),
             direction,
             direction is Direction.WORSE,
             PROCESSOR if processor else "",

@@ -1,1 +1,1 @@
-"""Whether a value is good enough: distances, limits, neighbours, the past, and the verdict. Pure."""
+"""The verdict on a value: distances, limits, neighbours, the past, and repeats. Pure."""

@@ -54,15 +54,15 @@ class RunAttempts:
         attempts = cls.of(run.measurements, run.devices, software=run.software, not_repeated=run.not_repeated)
         return replace(attempts, spread_of=spread_of, past_of=past_of, explain=explain)
 
-    def background(self, place: Place) -> Background:
-        """Return what a metric of a device is compared with besides its limit."""
-        others, close = like(self.measured, self.kinds, *place), near(self.measured, self.kinds, *place)
-        return Background(others, close, self.spread_of(place[0]), self.past_of, self.not_repeated.get(place[0], ""))
+    def background(self, key: Place) -> Background:
+        """Return the references of a metric of a device besides its limit."""
+        devices = like(self.measured, self.kinds, *key), near(self.measured, self.kinds, *key)
+        return Background(*devices, self.spread_of(key[0]), self.past_of, self.not_repeated.get(key[0], ""))
 
-    def verdict(self, place: Place, limit: Limit | None, attempts: Attempts | None = None) -> Verdict:
-        """Return the verdict on the attempts at a place, or on those that are given in their stead."""
-        own = self.measured[place] if attempts is None else attempts
-        return judge(own, limit, self.software, self.explain, self.background(place))
+    def verdict(self, key: Place, limit: Limit | None, attempts: Attempts | None = None) -> Verdict:
+        """Return the verdict on the attempts at a key, or on those that are given in their stead."""
+        measurements = self.measured[key] if attempts is None else attempts
+        return judge(measurements, limit, self.software, self.explain, self.background(key))
 
 
 @dataclass
@@ -81,7 +81,7 @@ class RequestAttempts(RunAttempts):
         """Keep an attempt, and drop the verdicts on its metric that were given without it."""
         self.measured.setdefault((measurement.metric, measurement.subject), []).append(measurement)
         self._unrecorded.append(measurement)
-        self._verdicts = {place: given for place, given in self._verdicts.items() if place[0] != measurement.metric}
+        self._verdicts = {key: entries for key, entries in self._verdicts.items() if key[0] != measurement.metric}
 
     def read(self, fact: Measurement) -> None:
         """Keep another reading of a fact, such as a counter, unless it is what the reading before it was."""
@@ -92,11 +92,11 @@ class RequestAttempts(RunAttempts):
     def add_broken(self, metric: str, subject: str) -> None:
         """Count the troubles of a subject as attempts at `metric`, if there is no other attempt at it.
 
-        A probe that broke before it returned a metric has attempted that metric all the same: once for each run, also
-        where the sensor yields several metrics of a run.
+        A probe that broke before it returned a metric has attempted that metric all the same.
         """
         if (metric, subject) in self.measured:
             return
+        # the sensor yields several metrics of a run; their troubles are one attempt
         runs: dict[tuple[float, float, str], Measurement] = {}
         for attempt in (attempt for attempts in self.measured.values() for attempt in attempts):
             if attempt.subject == subject and attempt.trouble:
@@ -106,8 +106,8 @@ class RequestAttempts(RunAttempts):
 
     def take_unrecorded(self) -> list[Measurement]:
         """Return the attempts that were added since the last call, for the record."""
-        taken, self._unrecorded = self._unrecorded, []
-        return taken
+        unrecorded, self._unrecorded = self._unrecorded, []
+        return unrecorded
 
     def judged(self, metric: str, subject: str, limit: Limit | None) -> Verdict:
         """Return the verdict on one subject. Raises ProbeError if the probe failed by an error in its own code."""
@@ -119,14 +119,14 @@ class RequestAttempts(RunAttempts):
                 raise ProbeError(attempt.trouble.reason)
         return self._verdict((metric, subject), limit)
 
-    def _verdict(self, place: Place, limit: Limit | None) -> Verdict:
+    def _verdict(self, key: Place, limit: Limit | None) -> Verdict:
         """Return the verdict on the attempts so far; each is judged once and remembered."""
-        given = self._verdicts.setdefault(place, [])
-        for its_limit, its_software, verdict in given:
+        entries = self._verdicts.setdefault(key, [])
+        for its_limit, its_software, verdict in entries:
             if (its_limit, its_software) == (limit, self.software):
                 return verdict
-        given.append((limit, dict(self.software), self.verdict(place, limit)))
-        return given[-1][-1]
+        entries.append((limit, dict(self.software), self.verdict(key, limit)))
+        return entries[-1][-1]
 
     def end_rounds(self, not_repeated: str = "") -> None:
         """Note that there is no further round; `not_repeated` says why there is no time to repeat what falls short."""

@@ -1,4 +1,4 @@
-"""Everything that a verdict takes into account besides the attempts and the limit. Pure."""
+"""The references of a verdict besides the attempts and the limit: like devices, spread and past. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ PastOf = Callable[[Measurement], "Past | None"]
 
 def between_runs(past: Past | None, spread: Spread | None) -> float | None:
     """Return the deviation from run to run as a fraction: of the earlier runs, or else that of the SKU's file."""
-    known = past.between_runs if past else None
-    return known if known is not None or spread is None else spread.between_runs
+    deviation = past.between_runs if past else None
+    return deviation if deviation is not None or spread is None else spread.between_runs
 
 
 def no_past(measurement: Measurement) -> Past | None:  # noqa: ARG001  the signature of `PastOf`
@@ -30,15 +30,15 @@ def no_past(measurement: Measurement) -> Past | None:  # noqa: ARG001  the signa
 
 @dataclass(frozen=True)
 class Background:
-    """What one metric of one device is compared with besides its limit.
+    """The references of one metric of one device besides its limit.
 
-    `others` are the attempts of the like devices of this run, its own included, and `near` those of the devices in the
-    same place of the node. `spread` is the variation of the metric among healthy devices, and `past_of` finds the
-    earlier figures of a measurement.
+    `like_devices` are the attempts of the like devices of this run, its own included, and `neighbours` those of the
+    devices in the same place of the node. `spread` is the variation of the metric among healthy devices, and `past_of`
+    finds the earlier figures of a measurement.
     """
 
-    others: Sequence[Attempts] = ()
-    near: Sequence[Attempts] = ()
+    like_devices: Sequence[Attempts] = ()
+    neighbours: Sequence[Attempts] = ()
     spread: Spread | None = None
     past_of: PastOf = no_past
     not_repeated: str = ""

@@ -1,8 +1,8 @@
 """The distance of a value behind a reference, what the distance means, and how a repeat confirms it. Pure.
 
-A value is held against one of the `ReferenceKind`s. `distance` says how much speed is lost, `RULES` from where on a
-loss counts and from where on it fails, and `confirm` what the rounds of a run show together. Every comparison of
-speeds is made here: that of a run, of records, of the nights of a fleet, and of the devices of a calibration.
+A value is compared with one of the `ReferenceKind`s. `distance` returns how much speed is lost, `RULES` has the losses
+from which on one counts and fails, and `confirm` joins the rounds of a run. Every comparison of speeds is made here:
+that of a run, of records, of the nights of a fleet, and of the devices of a calibration.
 docs/verdicts.md has the table.
 """
 
@@ -60,7 +60,7 @@ class Fails(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """From where on a loss of speed counts, and from where on it fails. Losses are fractions, `inf` is never.
+    """The losses of speed from which on one counts, and from which on it fails, as fractions; `inf` is never.
 
     With a known spread a loss counts from `sigmas` standard deviations of the distance on, at least from `least`;
     without one from `unknown` on, plus what the like devices lost since the same earlier run, at most `unknown` again.
@@ -113,7 +113,7 @@ RULES: Mapping[ReferenceKind, Mapping[Family, Rule]] = {
 
 @dataclass(frozen=True)
 class Reference:
-    """What a value is held against.
+    """The value or median that a value is compared with.
 
     `middle` is the median of `count` values in the unit of the metric, or one earlier value. `spread` is the standard
     deviation between the values of healthy devices as a fraction, None where it is not known, and `noise` that of one
@@ -147,7 +147,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Distance:
-    """How far a value is behind its reference: the share of speed `lost`, negative for a faster one.
+    """The distance of a value behind its reference: the share of speed `lost`, negative for a faster one.
 
     It counts above `allowed` and fails above `fails_from`, which is infinite where no distance fails.
     """
@@ -190,35 +190,32 @@ def distance(value: float, unit: str, family: Family, reference: Reference) -> D
 
 
 def allowed(family: Family, reference: Reference) -> tuple[float, float]:
-    """Return the losses from which on a value counts as behind, and from which on it fails (`RULES`).
-
-    Behind like devices a known spread never finds less than an unknown one.
-    """
+    """Return the losses from which on a value counts as behind, and from which on it fails (`RULES`)."""
     rules = RULES[reference.kind]
     rule, deviation = rules.get(family) or rules["other"], reference.deviation
-    known = reference.spread is not None and math.isfinite(rule.sigmas) and math.isfinite(deviation)
-    found, fails = rule.unknown + max(0.0, min(reference.shared, rule.unknown)), rule.fails.unknown
-    if known:
-        most, wider = found if reference.kind in ALIKE else math.inf, OF_ONE_NODE if reference.one_node else 1.0
-        found = min(wider * max(_sigmas(rule.sigmas, reference) * deviation, rule.least), most)
-        least = rule.fails.ours if reference.ours else rule.fails.other
-        fails = min(max(_sigmas(rule.fail_sigmas, reference) * deviation, least), fails)
+    spread_known = reference.spread is not None and math.isfinite(rule.sigmas) and math.isfinite(deviation)
+    counts_from, fails_from = rule.unknown + max(0.0, min(reference.shared, rule.unknown)), rule.fails.unknown
+    if spread_known:  # behind like devices it never finds less than an unknown one, so that is the upper bound
+        upper, factor = counts_from if reference.kind in ALIKE else math.inf, OF_ONE_NODE if reference.one_node else 1.0
+        counts_from = min(factor * max(_sigmas(rule.sigmas, reference) * deviation, rule.least), upper)
+        lower = rule.fails.ours if reference.ours else rule.fails.other
+        fails_from = min(max(_sigmas(rule.fail_sigmas, reference) * deviation, lower), fails_from)
     if family == "matmul at the clock":
-        fails = min(max(fails, reference.raw_width or 0.0), OF_WIDTH * (reference.width or math.inf))
+        fails_from = min(max(fails_from, reference.raw_width or 0.0), OF_WIDTH * (reference.width or math.inf))
     elif family == "matmul":
-        fails = min(fails, OF_RAW_WIDTH * (reference.raw_width or math.inf))
-    return min(found, fails), fails
+        fails_from = min(fails_from, OF_RAW_WIDTH * (reference.raw_width or math.inf))
+    return min(counts_from, fails_from), fails_from
 
 
 def _sigmas(sigmas: float, reference: Reference) -> float:
     """Return a number of standard deviations, as Student's t for a spread that is estimated from few values."""
-    free = reference.freedom
-    return sigmas if math.isinf(free) else student_above(student_tail(sigmas, math.inf), free)
+    freedom = reference.freedom
+    return sigmas if math.isinf(freedom) else student_above(student_tail(sigmas, math.inf), freedom)
 
 
 @dataclass(frozen=True)
 class Confirmed:
-    """What the rounds of a run show together: the status, the distance that is told, and why the repeat is in doubt.
+    """The conclusion from the rounds of a run: the status, the distance that is told, and the doubts about the repeat.
 
     `at_first` says that the repeat does not show the distance any more.
     """
@@ -230,32 +227,32 @@ class Confirmed:
 
 
 def confirm(rounds: Sequence[Distance | None], not_repeated: str = "") -> Confirmed | None:
-    """Return what the distances of all rounds show together, oldest first; None if that is nothing.
+    """Return the conclusion from the distances of all rounds, oldest first; None if they show no loss.
 
     A round that could not be compared is None. The mildest round decides: a loss counts if every round shows it.
     One that would FAIL and that another round does not show is MARGINAL; one that no other round could confirm, or that
     there was no time to repeat (`not_repeated` says why), is INCONCLUSIVE. Beyond `FAR` one round is enough.
     """
-    known = [each for each in rounds if each]
+    distances = [distance for distance in rounds if distance]
     doubt = tuple(unconfirmed(rounds, not_repeated))
-    if far := [each for each in known if each.far]:
-        once = not known[-1].far
-        return Confirmed(Status.FAIL, far[-1], once, (Note("beyond_noise"),) if once else doubt)
-    by_status = sorted(known, key=lambda each: WORST_FIRST.index(each.status))
-    if not known or by_status[0].status is Status.PASS:
+    if beyond_noise := [distance for distance in distances if distance.far]:
+        cleared = not distances[-1].far
+        return Confirmed(Status.FAIL, beyond_noise[-1], cleared, (Note("beyond_noise"),) if cleared else doubt)
+    by_status = sorted(distances, key=lambda distance: WORST_FIRST.index(distance.status))
+    if not distances or by_status[0].status is Status.PASS:
         return None
-    mildest, last = by_status[-1].status, known[-1]
+    mildest, last = by_status[-1].status, distances[-1]
     if mildest is not Status.PASS:
         status = Status.INCONCLUSIVE if doubt and mildest is Status.FAIL else mildest
         return Confirmed(status, last, doubt=doubt)
     if by_status[0].status is not Status.FAIL:
         return None
-    gone = last.status is Status.PASS
-    return Confirmed(Status.MARGINAL, by_status[0] if gone else last, gone)
+    cleared = last.status is Status.PASS
+    return Confirmed(Status.MARGINAL, by_status[0] if cleared else last, cleared)
 
 
 def unconfirmed(rounds: Sequence[object | None], not_repeated: str = "") -> list[Note]:
-    """Return why the repeat does not confirm what it did not clear: there was no time for it, or nothing to compare."""
+    """Return the reason why a repeat does not confirm what it did not clear: no time for it, or nothing to compare."""
     if not_repeated:
         return [Note("repeat_without_time", not_repeated)]
-    return [Note("one_round")] if len(rounds) > 1 and sum(each is not None for each in rounds) == 1 else []
+    return [Note("one_round")] if len(rounds) > 1 and sum(distance is not None for distance in rounds) == 1 else []

@@ -1,4 +1,4 @@
-"""Notes of a measurement change its verdict: an excuse softens FAIL, a doubt softens PASS. Pure.
+"""The notes of a measurement that change its verdict: an excuse softens FAIL, a doubt softens PASS. Pure.
 
 The worker notes the settings of collectives; the idle gate notes a load before the run; the sensor notes another user
 of the device. The table here gives each kind of note its status.
@@ -24,7 +24,7 @@ class Excuse:
 
     status: Status
     applies: Applies
-    most: float = math.inf
+    reach: float = math.inf
     """The largest distance to the limit, as a share of it, that the note explains."""
 
 
@@ -35,25 +35,22 @@ EXCUSES: Mapping[str, Excuse] = {
     ),
     "restricted": Excuse(Status.INCONCLUSIVE, lambda verdict, _: verdict.margin is not None),
     # a speed and no fact; at a load of ten on two cores a process gets a sixth of the time
-    "load": Excuse(Status.MARGINAL, lambda verdict, its: verdict.margin is not None and bool(its.samples), most=0.95),
+    "load": Excuse(Status.MARGINAL, lambda verdict, run: verdict.margin is not None and bool(run.samples), reach=0.95),
     "disturbed": Excuse(Status.INCONCLUSIVE, lambda *_: True),
 }
 """The excuses by the kind of their note. The first one that applies counts."""
 
 
 def excused(verdict: Verdict, measurement: Measurement) -> Verdict:
-    """Return the verdict on one measurement after the excuses among its notes.
-
-    A value that holds although something disturbed it is MARGINAL, unless it has to be one value, such as a count of
-    wrong results: a disturbance does not make it right.
-    """
+    """Return the verdict on one measurement after the excuses among its notes."""
+    # what has to be one value, such as a count of wrong results, has no margin: a disturbance does not make it right
     if verdict.status is Status.PASS and verdict.margin is not None:
         disturbed = [note for note in measurement.notes if note.kind == "disturbed"]
         return verdict.because(*disturbed, status=Status.MARGINAL) if disturbed else verdict
     for kind, excuse in EXCUSES.items():
         for note in measurement.notes:
             if note.kind == kind and verdict.status is Status.FAIL and excuse.applies(verdict, measurement):
-                explained = -(verdict.margin or 0.0) <= excuse.most
+                explained = -(verdict.margin or 0.0) <= excuse.reach
                 reason = note if explained else Note("beyond_load", note.text)
                 verdict = verdict.because(reason, status=excuse.status if explained else Status.FAIL)
     return verdict
@@ -69,5 +66,5 @@ def doubted(verdict: Verdict, notes: Sequence[Note]) -> Verdict:
             verdict = verdict.because(note, status=Status.MARGINAL)
         elif note.kind == "doubt":
             verdict = verdict.worsened(Status.MARGINAL, note)
-    told = [note for note in notes if note.kind in ("at", "during", "noticed") and verdict.value is not None]
-    return verdict.because(*told)
+    shown_notes = [note for note in notes if note.kind in ("at", "during", "noticed") and verdict.value is not None]
+    return verdict.because(*shown_notes)

@@ -1,4 +1,4 @@
-"""The earlier runs of the devices of a node, and what the past of one metric of one device is. Pure.
+"""The earlier runs of the devices of a node, and the past of one metric of one device. Pure.
 
 Runs are comparable by the method and the conditions of each metric (`key`). What else differs, such as the driver, does
 not exclude an earlier figure and is said with it.
@@ -24,7 +24,7 @@ from pytest_accel.judging.verdicts.like_devices import LATENCY, POWER, compared,
 VARYING = ("operations_per_block", "earlier_copies")
 """Conditions that differ from run to run, or from a measurement to its repeat, although the method is the same."""
 TERMS = ("level", "platform", "driver", "torch", "cuda", "hip", "nccl", "rccl")
-"""What may differ between comparable runs, and is said with an earlier figure then."""
+"""The terms that may differ between comparable runs; they are stated with an earlier figure then."""
 ENOUGH_RUNS = 8
 """Earlier runs from which on the deviation from run to run is estimated from them."""
 ABOVE = 1.5
@@ -34,21 +34,21 @@ OF_NORMAL = 1.4826
 
 
 def key(measurement: Measurement) -> str:
-    """Return what identifies a figure from run to run: metric, unit, and a hash of method and conditions."""
+    """Return the key of a figure from run to run: metric, unit, and a hash of method and conditions."""
     return key_of(measurement.metric, measurement.unit, measurement.conditions)
 
 
 def key_of(metric: str, unit: str, conditions: Mapping[str, Any]) -> str:
     """Return the key of a figure (see `key`) from its parts."""
-    kept = {name: value for name, value in conditions.items() if name not in VARYING}
-    text = json.dumps(kept, sort_keys=True, default=str)
+    fixed = {name: value for name, value in conditions.items() if name not in VARYING}
+    text = json.dumps(fixed, sort_keys=True, default=str)
     return f"{metric} {unit} {hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def parts_of(key: str) -> tuple[str, str, str]:
     """Return metric, unit and hash of a key (see `key_of`); a unit may hold spaces."""
-    metric, _, rest = key.partition(" ")
-    unit, _, method = rest.rpartition(" ")
+    metric, _, remainder = key.partition(" ")
+    unit, _, method = remainder.rpartition(" ")
     return metric, unit, method
 
 
@@ -61,48 +61,43 @@ def kept(measurement: Measurement) -> bool:
         return False
     if measurement.subject == NODE:
         return is_rate(measurement.unit)
-    unit = measurement.unit
-    return unit not in (LATENCY, POWER) and compared(measurement.metric, measurement.subject, unit)
+    return measurement.unit not in (LATENCY, POWER) and compared(measurement)
 
 
 def plausible(figures: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Return the figures of a run without rates that are far above those of the other devices.
-
-    No device is that much better than all of its neighbours: such a figure was measured wrongly, and every later run
-    would be short of it.
-    """
-    found = {}
+    """Return the figures of a run without rates that are far above those of the other devices."""
+    believed = {}
     for name, values in figures.items():
-        most = (
-            ABOVE * median(values.values()) if is_rate(parts_of(name)[1]) and len(values) >= ENOUGH_ALIKE else math.inf
-        )
-        found[name] = {subject: value for subject, value in values.items() if value <= most}
-    return found
+        comparable = is_rate(parts_of(name)[1]) and len(values) >= ENOUGH_ALIKE
+        # no device is that much better than its neighbours: every later run would be short of a wrong figure
+        ceiling = ABOVE * median(values.values()) if comparable else math.inf
+        believed[name] = {subject: value for subject, value in values.items() if value <= ceiling}
+    return believed
 
 
 def terms_of(level: str, platform: str, software: Mapping[str, Any]) -> dict[str, str]:
     """Return the `TERMS` of a run, as far as they are known."""
-    known = {**software, "level": level, "platform": platform}
-    return {name: str(known[name]) for name in TERMS if known.get(name)}
+    terms = {**software, "level": level, "platform": platform}
+    return {name: str(terms[name]) for name in TERMS if terms.get(name)}
 
 
-def differing(then: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return the terms that two runs both state and that differ, by name: then and now."""
-    return {name: (then[name], now[name]) for name in TERMS if name in then and name in now and then[name] != now[name]}
+def differing(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return the terms that two runs both state and that differ, by name: old and new."""
+    return {name: (old[name], new[name]) for name in TERMS if name in old and name in new and old[name] != new[name]}
 
 
 def deviation_of_runs(series: Iterable[Sequence[float]]) -> float | None:
     """Return the standard deviation from run to run, as a fraction of the value; None where there is no change.
 
     `series` holds the values of every device in the order of its runs. The deviation is that of the change from one run
-    to the next, over sqrt(2), as `OF_NORMAL` times the median absolute deviation over all changes: a slow loss over
-    months does not widen it.
+    to the next, over sqrt(2), as `OF_NORMAL` times the median absolute deviation over all changes.
     """
-    changes = [two / one - 1 for values in series for one, two in pairwise(values) if one > 0]
+    # changes instead of values: a slow loss over months does not widen their deviation
+    changes = [after / before - 1 for values in series for before, after in pairwise(values) if before > 0]
     if not changes:
         return None
     middle = median(changes)
-    return float(OF_NORMAL * median(abs(each - middle) for each in changes) / 2**0.5)
+    return float(OF_NORMAL * median(abs(change - middle) for change in changes) / 2**0.5)
 
 
 class History:
@@ -128,13 +123,12 @@ class History:
             return None
         accepted = [run for run in runs if run.result and run.result.holds]
         first, last = (self._figure(run, name, subject) for run in ((accepted or runs)[0], runs[-1]))
-        # that of the change from one run to the next, over sqrt(2): a slow loss over months does not widen it
         if name not in self._between:
             self._between[name] = self._estimated(name)
         return Past(first if accepted else None, last, self._between[name], len(runs))
 
     def _same(self, run: Summary, subject: str) -> bool:
-        """Return whether a subject of an earlier run is that of this one: the same device, or all the same devices."""
+        """Return True if a subject of an earlier run is that of this one: the same device, or all the same devices."""
         if subject == NODE:
             return run.by_uuid.keys() == self._devices.keys()
         then, now = run.by_uuid.get(subject), self._devices.get(subject)

@@ -1,4 +1,4 @@
-"""Judges the attempts at one metric of one subject by a limit, like devices and earlier runs. Pure."""
+"""The verdict on the attempts at one metric of one subject: by a limit, like devices and earlier runs. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def judge(
     explain: Explain = stored_cause,
     background: Background = NOTHING_ELSE,
 ) -> Verdict:
-    """Judge the attempts at one metric of one subject, oldest first, by one limit, like devices and earlier runs.
+    """Return the verdict on the attempts at one metric of one subject, oldest first.
 
     The last attempt made on all devices together decides; an attempt made alone explains a failure and never clears
     it. A metric that holds only on the repeat is marginal, and fails if it was far off before. A trouble of the device
@@ -57,38 +57,38 @@ def judge(
     """
     if len(attempts) > 1 and attempts[-1].metric.startswith(OF_COUNTERS):  # each reading counts from the first probe on
         return replace(judge(attempts[-1:], limit, software, explain, background), attempts=len(attempts))
-    case = _Case(limit, software, lambda measurement: explain(measurement, limit, background.near))
+    case = _Case(limit, software, lambda measurement: explain(measurement, limit, background.neighbours))
     if len(attempts) > 1 and not attempts[-1].trouble:  # this subject was measured again before the time was over
         background = replace(background, not_repeated="")
     verdict = _by_limit(attempts, case, background.not_repeated)
-    beside = beside_references(verdict, attempts, background)  # neighbours, the own past, other nodes
-    if verdict.status is Status.FAIL or beside.status is not Status.FAIL:
-        return beside
-    cause = case.cause(fallen_short(attempts, beside))
-    return beside.because(*(note for note in cause if note not in beside.reasons))
+    compared = beside_references(verdict, attempts, background)  # neighbours, the own past, other nodes
+    if verdict.status is Status.FAIL or compared.status is not Status.FAIL:
+        return compared
+    cause = case.cause(fallen_short(attempts, compared))
+    return compared.because(*(note for note in cause if note not in compared.reasons))
 
 
 @dataclass(frozen=True)
 class _Case:
-    """What single measurements are judged by, without what is beside them."""
+    """The limit by which single measurements are judged, and the cause of a shortfall; no reference besides."""
 
     limit: Limit | None
     software: Mapping[str, Any]
     explain: Callable[[Measurement], Cause | None]
 
-    def by_itself(self, measured: Sequence[Measurement], rounds: int) -> Verdict:
+    def by_itself(self, measurements: Sequence[Measurement], rounds: int) -> Verdict:
         """Return the verdict on the last of the measurements: the limit compared, the cause, what excuses it."""
         assert self.limit
-        verdict = compare(measured[-1], self.limit, rounds, self.software)
+        verdict = compare(measurements[-1], self.limit, rounds, self.software)
         if verdict.status is Status.FAIL and verdict.margin is not None:
-            verdict = verdict.because(*self.cause([measured[-1], *fallen_short(measured[:-1], verdict)]))
-        return excused(verdict, measured[-1])
+            verdict = verdict.because(*self.cause([measurements[-1], *fallen_short(measurements[:-1], verdict)]))
+        return excused(verdict, measurements[-1])
 
-    def cause(self, measured: Sequence[Measurement]) -> list[Cause]:
+    def cause(self, measurements: Sequence[Measurement]) -> list[Cause]:
         """Return the cause by the first measurement that shows one; if not by the one judged, the cause says so."""
-        for place, measurement in enumerate(measured):
+        for index, measurement in enumerate(measurements):
             if cause := self.explain(measurement):
-                return [replace(cause, before=place > 0)]
+                return [replace(cause, before=index > 0)]
         return []
 
     def holds(self, measurement: Measurement) -> bool:
@@ -100,50 +100,50 @@ class _Case:
 def fallen_short(attempts: Sequence[Measurement], verdict: Verdict) -> list[Measurement]:
     """Return the attempts on all devices together that fell short as the verdict says, the newest first.
 
-    These are those that broke its limit. If none did, all of them were behind the neighbours or the own past, or the
-    first alone, where the verdict says so.
+    These are those that broke its limit. If none did, they are all, or the first alone, behind neighbours or the past.
     """
-    rounds = [each for each in reversed(together(attempts)) if usable(each)]
-    broke = [each for each in rounds if verdict.breaks(value_of(each))]
-    once = any(comparison.at_first for comparison in verdict.compared)
-    return broke or ((rounds[-1:] if once else rounds) if verdict.behind else [])
+    rounds = [attempt for attempt in reversed(together(attempts)) if usable(attempt)]
+    breaking = [attempt for attempt in rounds if verdict.breaks(value_of(attempt))]
+    at_first = any(comparison.at_first for comparison in verdict.compared)
+    return breaking or ((rounds[-1:] if at_first else rounds) if verdict.behind else [])
 
 
 def _by_limit(attempts: Sequence[Measurement], case: _Case, not_repeated: str) -> Verdict:
-    """Judge the attempts against the limit alone.
+    """Return the verdict on the attempts by the limit alone.
 
     A fact that changed during the run is judged by its worst value, and is marginal at least.
     """
     if changes := [note for attempt in attempts for note in attempt.notes if note.kind == "changed"]:
         values = [attempt for attempt in reversed(attempts) if not attempt.trouble]
-        bare = [replace(value, notes=tuple(note for note in value.notes if note not in changes)) for value in values]
-        verdict = min((_by_limit([value], case, "") for value in bare), key=lambda each: WORST_FIRST.index(each.status))
+        values = [replace(value, notes=tuple(note for note in value.notes if note not in changes)) for value in values]
+        verdicts = [_by_limit([value], case, "") for value in values]
+        verdict = min(verdicts, key=lambda verdict: WORST_FIRST.index(verdict.status))
         status = min(verdict.status, Status.MARGINAL, key=WORST_FIRST.index)
         verdict = replace(verdict, reasons=verdict.reasons if case.limit else (), attempts=len(attempts))
         return verdict.because(*changes, status=status)
     verdict = doubted(_of_rounds(attempts, case, not_repeated), attempts[-1].notes)
-    unseen = verdict.status in (Status.UNMEASURED, Status.INCONCLUSIVE)
-    return verdict.because(status=Status.NOT_APPLICABLE) if case.limit and case.limit.warns and unseen else verdict
+    unjudged = verdict.status in (Status.UNMEASURED, Status.INCONCLUSIVE)
+    return verdict.because(status=Status.NOT_APPLICABLE) if case.limit and case.limit.warns and unjudged else verdict
 
 
 def _of_rounds(attempts: Sequence[Measurement], case: _Case, not_repeated: str) -> Verdict:
-    """Judge the attempts by the last one that was measured; one that could not be measured again counts all the same.
+    """Return the verdict by the last attempt that was measured; one that could not be repeated counts all the same.
 
     A shortfall that there was no time to repeat fails if it is far beyond the allowance of its limit, or if the limit
-    has none because it demands one value; else it is INCONCLUSIVE, as where somebody else stopped the repeat, such as
-    a timeout of another plugin.
+    has none because it demands one value; else it is INCONCLUSIVE.
     """
     # the attempts made on all devices together; all attempts if there is none
     limit, rounds = case.limit, together(attempts) or list(attempts)
-    for attempt in attempts:
+    for attempt in attempts:  # a trouble of the device stays a failure, whatever a later attempt shows
         if attempt.trouble and attempt.trouble.kind in ("device", "bug"):
             return _troubled(attempt, attempt.trouble, limit, len(rounds))
-    last, measured = rounds[-1], [attempt for attempt in rounds if not attempt.trouble]
-    verdict = case.by_itself(measured, len(rounds)) if limit and measured else None
+    last, measurements = rounds[-1], [attempt for attempt in rounds if not attempt.trouble]
+    verdict = case.by_itself(measurements, len(rounds)) if limit and measurements else None
     if verdict and limit and verdict.status is Status.FAIL and not_repeated:
         status = Status.FAIL if far(verdict, limit) else Status.INCONCLUSIVE
         return verdict.because(Note("repeat_without_time", not_repeated), status=status)
     if verdict and verdict.status is Status.FAIL and last.trouble:
+        # somebody else may have stopped the repeat, such as a timeout of another plugin
         status = Status.INCONCLUSIVE if last.trouble.kind == "external" else Status.FAIL
         return verdict.because(Note("repeat_failed", last.trouble.reason), status=status)
     if last.trouble and last.trouble.kind == "not_applicable" and limit and limit.required:
@@ -154,20 +154,20 @@ def _of_rounds(attempts: Sequence[Measurement], case: _Case, not_repeated: str) 
     if verdict is None:
         return information(last)
     alone = [attempt for attempt in attempts if attempt.how == "alone" and not attempt.trouble]
-    if verdict.status is Status.FAIL and alone:
+    if verdict.status is Status.FAIL and alone:  # it explains the failure, and never clears it
         return verdict.because(Alone(alone[-1].value, alone[-1].unit, holds=case.holds(alone[-1])))
     return _seen_before(verdict, rounds, case) if verdict.status.holds else verdict
 
 
 def _seen_before(verdict: Verdict, rounds: Sequence[Measurement], case: _Case) -> Verdict:
-    """Return the verdict on a metric that holds on the repeat after the attempts before it were taken into account.
+    """Return the verdict on a metric that holds on the repeat, which the attempts before it may worsen.
 
     A shortfall far beyond noise fails although it was seen once, unless something from outside excuses it.
     """
     for attempt in (attempt for attempt in rounds[:-1] if not attempt.trouble):
-        once = case.by_itself([attempt], len(rounds))
-        if once.status is Status.FAIL and case.limit and far(once, case.limit, once=True):
-            return once.because(Repeated(verdict.value, verdict.unit, fails=True))
+        earlier = case.by_itself([attempt], len(rounds))
+        if earlier.status is Status.FAIL and case.limit and far(earlier, case.limit, once=True):
+            return earlier.because(Repeated(verdict.value, verdict.unit, fails=True))
     first = rounds[0]
     if len(rounds) > 1 and verdict.status is Status.PASS and not case.holds(first):
         missed = Note("first_failed", first.trouble.reason) if first.trouble else Repeated(first.value, first.unit)

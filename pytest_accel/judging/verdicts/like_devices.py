@@ -1,13 +1,12 @@
-"""Which devices of a node are alike, and which of their measurements can be compared. Pure."""
+"""Like devices of a node, and those of their measurements that can be compared. Pure."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pytest_accel.core.measurement import NODE, Device, Measurement, is_rate, is_time
+from pytest_accel.core.measurement import NODE, Device, Measurement, finite, is_rate, is_time
 from pytest_accel.core.metrics import parse
 from pytest_accel.core.sku import WHOLE
 from pytest_accel.drivers import registry
@@ -35,23 +34,23 @@ Attempts = Sequence[Measurement]
 
 @dataclass(frozen=True)
 class DeviceKind:
-    """What like devices share: the product with its partitioning, and the places of its links in the node."""
+    """The traits that like devices share: the product with its partitioning, and the positions of its links."""
 
     product: Hashable
     host_link: Hashable = None
     peer_links: Hashable = None
 
     def near(self, part: str) -> Hashable:
-        """Return what devices share that are compared narrowly in a probe of `part`."""
+        """Return the traits that neighbours share in a probe of `part`."""
         return self.product, {"host": self.host_link, "link": self.peer_links}.get(part)
 
 
 def kind_of(device: Device) -> DeviceKind | None:
     """Return the kind of a device; None for a processor.
 
-    Another load on a processor slows it down, and limits on it are shares of a peak measured at the same time. Devices
-    reach the host alike if NUMA node, number of PCIe links on the way and width are the same.
+    Devices reach the host alike if NUMA node, number of PCIe links on the way and width are the same.
     """
+    # another load on a processor slows it down, and limits on it are shares of a peak measured at the same time
     if not registry.vendor(device.driver).accelerator:
         return None
     facts = device.facts
@@ -69,7 +68,7 @@ def _count(value: object) -> int:
 
 def together(attempts: Attempts) -> Attempts:
     """Return the attempts that were made on all devices together."""
-    return [each for each in attempts if each.how == "together"]
+    return [attempt for attempt in attempts if attempt.how == "together"]
 
 
 Kinds = Mapping[str, "DeviceKind | None"]
@@ -84,23 +83,24 @@ def like(attempts: AllAttempts, kinds: Kinds, metric: str, subject: str) -> list
 
 
 def near(attempts: AllAttempts, kinds: Kinds, metric: str, subject: str) -> list[Attempts]:
-    """Return those of `like` whose place in the node is that of the subject too, as far as the metric depends on it."""
+    """Return those of `like` in the same place of the node as the subject, as far as the metric depends on it."""
     part = part_of(metric)
     return _of(attempts, kinds, (metric, subject), lambda kind: kind.near(part))
 
 
 def _of(
-    attempts: AllAttempts, kinds: Kinds, of: tuple[str, str], place: Callable[[DeviceKind], Hashable]
+    attempts: AllAttempts, kinds: Kinds, key: tuple[str, str], traits: Callable[[DeviceKind], Hashable]
 ) -> list[Attempts]:
-    own = kinds.get(of[1])
-    subjects = {uuid for uuid, kind in kinds.items() if own and kind and place(kind) == place(own)}
-    return [each for (name, subject), each in attempts.items() if name == of[0] and subject in subjects]
+    """Return the attempts at the metric of a key by the devices that share these traits with the key's subject."""
+    own_kind = kinds.get(key[1])
+    subjects = {uuid for uuid, kind in kinds.items() if own_kind and kind and traits(kind) == traits(own_kind)}
+    return [rounds for (name, subject), rounds in attempts.items() if name == key[0] and subject in subjects]
 
 
 def part_of(metric: str) -> str:
     """Return the part of a device that limits a metric most (`probes.declare.PARTS`); compute if none is declared."""
-    declared = declaration_of(metric) or finder_of(metric) or finder_of(parse(metric).base)
-    return declared.stresses[0] if declared and declared.stresses else "compute"
+    declaration = declaration_of(metric) or finder_of(metric) or finder_of(parse(metric).base)
+    return declaration.stresses[0] if declaration and declaration.stresses else "compute"
 
 
 def family_of(metric: str, unit: str) -> Family:
@@ -109,56 +109,55 @@ def family_of(metric: str, unit: str) -> Family:
         return "latency" if unit == LATENCY else "power"
     if is_time(unit):
         return "other"
-    declared = finder_of(metric) or finder_of(parse(metric).base)
+    declaration = finder_of(metric) or finder_of(parse(metric).base)
     part = part_of(metric)
-    if declared and declared.node:
+    if declaration and declaration.node:
         return "collectives"
     if part == "compute":
         return "matmul" if unit in PRODUCTS else "other"
     return _FAMILIES[part]
 
 
-def compared(metric: str, subject: str, unit: str) -> bool:
-    """Return True for a metric that neighbours can judge: a rate, a time or the power of a device under load.
+def compared(measurement: Measurement) -> bool:
+    """Return True for a measurement that neighbours can judge: a rate, a time or the power of a device under load.
 
-    Facts are judged by limits. A time that a probe finds beside its own metric is a count of seconds, or the tail of a
-    distribution, of which like devices may show several times as much.
+    Facts are judged by limits.
     """
-    declared = finder_of(metric) or finder_of(parse(metric).base)
-    if subject == NODE or (declared and (declared.fact or declared.node)):
+    base, unit = parse(measurement.metric).base, measurement.unit
+    declaration = finder_of(measurement.metric) or finder_of(base)
+    if measurement.subject == NODE or (declaration and (declaration.fact or declaration.node)):
         return False
-    beside = declared is not None and parse(metric).base in declared.also
-    return unit == POWER or is_rate(unit) or (is_time(unit) and not beside)
+    also_found = declaration is not None and base in declaration.also
+    # such a time is a count of seconds, or the tail of a distribution: like devices may show several times as much
+    return unit == POWER or is_rate(unit) or (is_time(unit) and not also_found)
 
 
-def slowed(one: Measurement) -> bool:
+def slowed(measurement: Measurement) -> bool:
     """Return True if heat, the power brake or the device itself lowered the clock while the samples were taken."""
-    return any(one.details.get("telemetry", {}).get(name, 0.0) > 0 for name in SLOWDOWNS)
+    return any(measurement.details.get("telemetry", {}).get(name, 0.0) > 0 for name in SLOWDOWNS)
 
 
-def seldom_read(one: Measurement) -> bool:
+def seldom_read(measurement: Measurement) -> bool:
     """Return True if there are too few readings to tell at which clock a device did its work."""
-    least = ENOUGH_READINGS if slowed(one) else LEAST_READINGS
-    return one.details.get("telemetry", {}).get("readings", least) < least
+    enough = ENOUGH_READINGS if slowed(measurement) else LEAST_READINGS
+    return measurement.details.get("telemetry", {}).get("readings", enough) < enough
 
 
-def held_clock(one: Measurement) -> float | None:
+def held_clock(measurement: Measurement) -> float | None:
     """Return the mean SM clock (MHz) while the samples were taken; None where the readings do not tell it."""
-    gauge = one.details.get("telemetry", {}).get("clock_mhz")
-    return gauge["mean"] or None if gauge and not seldom_read(one) else None
+    gauge = measurement.details.get("telemetry", {}).get("clock_mhz")
+    return gauge["mean"] or None if gauge and not seldom_read(measurement) else None
 
 
-def value_of(one: Measurement) -> float:
+def value_of(measurement: Measurement) -> float:
     """Return the value of a usable measurement as a number."""
-    return float(one.value or 0)
+    return float(measurement.value or 0)
 
 
-def usable(one: Measurement) -> bool:
-    """Return whether a measurement has a number that says something about its device.
-
-    A power of 0 W is no reading: of the two devices of an MI250, the driver states the module's power for the first and
-    0 for the second (Linux, aldebaran_ppt.c, aldebaran_get_gpu_metrics).
-    """
-    number = isinstance(one.value, int | float) and not isinstance(one.value, bool) and math.isfinite(one.value)
-    stated = one.unit != POWER or one.value != 0
-    return number and stated and not one.trouble and not one.noted("disturbed")
+def usable(measurement: Measurement) -> bool:
+    """Return True if a measurement has a number that says something about its device."""
+    value = finite(measurement.value)
+    # a power of 0 W is no reading: of the two devices of an MI250, the driver states the module's power for the first
+    # and 0 for the second, as in aldebaran_get_gpu_metrics of Linux' aldebaran_ppt.c
+    is_reading = value is not None and (measurement.unit != POWER or value != 0)
+    return is_reading and not measurement.trouble and not measurement.noted("disturbed")

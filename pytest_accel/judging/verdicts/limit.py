@@ -1,4 +1,4 @@
-"""Compares one measurement with one limit, and rejects values that no device can have. Pure."""
+"""Comparison of one measurement with one limit, and the rates that no device can reach. Pure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def compare(measurement: Measurement, limit: Limit, rounds: int, software: Mappi
     verdict = _compared(measurement, limit, floor, rounds)
     value, published = finite(verdict.value), floor.bound.published
     if verdict.status is Status.FAIL:
-        excuses = (why for why, least in floor.excuses if math.isinf(least) or (value is not None and value >= least))
+        excuses = (reason for reason, low in floor.excuses if math.isinf(low) or (value is not None and value >= low))
         excuse = next(excuses, None)
         verdict = verdict.because(excuse, status=Status.INCONCLUSIVE) if excuse else verdict.because(*floor.unknown)
     if verdict.status is Status.FAIL and limit.warns:
@@ -64,38 +64,38 @@ def compare(measurement: Measurement, limit: Limit, rounds: int, software: Mappi
     return verdict
 
 
-def _compared(measurement: Measurement, stated: Limit, floor: Floor, rounds: int) -> Verdict:
-    """Return the verdict on a measurement by the bounds in force of a stated limit."""
-    limit = floor.bound
-    base = replace(information(measurement, stated, rounds), status=Status.FAIL, reasons=(), basis=floor.basis)
-    why = _incomparable(measurement, limit)
-    if why:
-        return base.because(why, status=Status.UNMEASURED)
-    if not limit.bounded:
-        return information(measurement, stated, rounds)
-    if limit.equals is not None or limit.one_of:
-        return _compare_fact(base, limit.one_of or (limit.equals,))
-    if limit.version is not None:
-        return _compare_version(base, limit.version)
-    if limit.same_on_all == DELIVERY and measurement.subject == NODE:
-        return information(measurement, stated, rounds)
-    if limit.same_on_all:
-        return _compare_with_all(base, measurement, limit)
+def _compared(measurement: Measurement, limit: Limit, floor: Floor, rounds: int) -> Verdict:
+    """Return the verdict on a measurement by the bounds in force of a limit."""
+    bound = floor.bound
+    base = replace(information(measurement, limit, rounds), status=Status.FAIL, reasons=(), basis=floor.basis)
+    if reason := _incomparable(measurement, bound):
+        return base.because(reason, status=Status.UNMEASURED)
+    if not bound.bounded:
+        return information(measurement, limit, rounds)
+    if bound.equals is not None or bound.one_of:
+        return _compare_fact(base, bound.one_of or (bound.equals,))
+    if bound.version is not None:
+        return _compare_version(base, bound.version)
+    if bound.same_on_all == DELIVERY and measurement.subject == NODE:
+        return information(measurement, limit, rounds)
+    if bound.same_on_all:
+        return _compare_with_all(base, measurement, bound)
     if finite(measurement.value) is None:
         return base.because(Note("not_finite"))
     verdict = _compare_number(base, measurement, floor)
-    return verdict.because(*_by_other_algorithm(measurement, limit)) if verdict.status is Status.FAIL else verdict
+    # a value that holds, holds by any algorithm
+    return verdict.because(*_by_other_algorithm(measurement, bound)) if verdict.status is Status.FAIL else verdict
 
 
 def information(measurement: Measurement, limit: Limit | None = None, rounds: int = 1) -> Verdict:
     """Return the verdict on a metric that nothing bounds: its value, if there is one."""
     value = measurement.value
-    absent = value is None or (isinstance(value, float) and not math.isfinite(value))
+    missing = value is None or (isinstance(value, float) and not math.isfinite(value))
     return Verdict(
         metric=measurement.metric,
         subject=measurement.subject,
-        status=Status.UNMEASURED if absent else Status.NOT_APPLICABLE,
-        reasons=(Note("not_a_value" if absent else "no_limit"),),
+        status=Status.UNMEASURED if missing else Status.NOT_APPLICABLE,
+        reasons=(Note("not_a_value" if missing else "no_limit"),),
         unit=measurement.unit,
         value=value,
         next_run=measurement.next_run,
@@ -106,22 +106,22 @@ def information(measurement: Measurement, limit: Limit | None = None, rounds: in
 
 
 def _by_other_algorithm(measurement: Measurement, limit: Limit) -> list[Reason]:
-    """Return as a cause of a shortfall that a collective used another algorithm than the limit's reference did.
+    """Return the cause of a shortfall, if it is that a collective used another algorithm than the limit's reference.
 
-    A library that finds all parts in order chooses the fastest algorithm. A value that holds, holds by any algorithm.
+    A library that finds all parts in order chooses the fastest algorithm.
     """
-    used, wanted = measurement.conditions.get("algorithm"), limit.conditions.get("algorithm")
-    if not (used and wanted) or str(used).lower() == str(wanted).lower():
+    algorithm, expected = measurement.conditions.get("algorithm"), limit.conditions.get("algorithm")
+    if not (algorithm and expected) or str(algorithm).lower() == str(expected).lower():
         return []
     library = "NCCL" if measurement.conditions.get("backend") == "nccl" else "the collective"
-    said = measurement.details.get("account", {}).get("without_nvls")
-    return [OtherAlgorithm(library, str(used), str(wanted), said or "")]
+    without_nvls = measurement.details.get("account", {}).get("without_nvls")
+    return [OtherAlgorithm(library, str(algorithm), str(expected), without_nvls or "")]
 
 
 def _incomparable(measurement: Measurement, limit: Limit) -> Reason | None:
     """Return the reason why the limit does not apply to the measurement, or None if it does."""
     ranks = measurement.conditions.get("ranks")
-    bounds = [each for each in (limit.floor, limit.ceiling) if each is not None]
+    bounds = [bound for bound in (limit.floor, limit.ceiling) if bound is not None]
     if measurement.value is None:
         return Note("no_value")
     if not limit.bounded:
@@ -145,38 +145,38 @@ def _usable(peak: Peak | None) -> bool:
 
 
 def _compare_fact(base: Verdict, accepted: Sequence[Value | None]) -> Verdict:
-    """Compare a value with those that are accepted."""
-    same = base.value in accepted
+    """Return the verdict on a value that has to be one of those accepted."""
+    accepts = base.value in accepted
     expected = accepted[0] if len(accepted) == 1 else " or ".join(map(str, accepted))
-    status = Status.PASS if same else Status.FAIL
-    return replace(base, expected=expected, status=status, reasons=(Expected(said=not same),))
+    status = Status.PASS if accepts else Status.FAIL
+    return replace(base, expected=expected, status=status, reasons=(Expected(said=not accepts),))
 
 
-def _compare_version(base: Verdict, wanted: str) -> Verdict:
-    holds = versions.parse(wanted).holds(str(base.value))
+def _compare_version(base: Verdict, expected: str) -> Verdict:
+    holds = versions.parse(expected).holds(str(base.value))
     if holds is None:
         return base.because(Note("not_a_version"), status=Status.UNMEASURED)
-    return replace(base, expected=wanted, status=Status.PASS if holds else Status.FAIL, reasons=(Expected(),))
+    return replace(base, expected=expected, status=Status.PASS if holds else Status.FAIL, reasons=(Expected(),))
 
 
 def _compare_with_all(base: Verdict, measurement: Measurement, limit: Limit) -> Verdict:
-    """Compare a value with that of the majority. Without a majority the odd ones cannot be told, so all fail.
+    """Return the verdict on a value by that of the majority.
 
     A limit that has a floor besides fails what lies below it, whatever the others have.
     """
     on_all = measurement.on_all
     if limit.floor is not None and finite(base.value) is not None:
-        alone = _compare_number(base, measurement, Floor(limit))
-        if alone.status is Status.FAIL:
-            return alone
+        verdict = _compare_number(base, measurement, Floor(limit))
+        if verdict.status is Status.FAIL:
+            return verdict
     if base.value not in on_all.values():
         return base.because(Note("others_unknown"), status=Status.UNMEASURED)
-    (usual, count), *_ = Counter(on_all.values()).most_common(1)
-    if 2 * count <= len(on_all):
+    (majority, count), *_ = Counter(on_all.values()).most_common(1)
+    if 2 * count <= len(on_all):  # nobody can tell which devices are the odd ones, so all fail
         names = {value: ", ".join(name for name in on_all if on_all[name] == value) for value in on_all.values()}
         return base.because(NoMajority(tuple(names.items())))
-    status = Status.PASS if base.value == usual else Status.FAIL
-    return replace(base, expected=usual, status=status, reasons=(Majority(count, len(on_all)),))
+    status = Status.PASS if base.value == majority else Status.FAIL
+    return replace(base, expected=majority, status=status, reasons=(Majority(count, len(on_all)),))
 
 
 def _compare_number(base: Verdict, measurement: Measurement, in_force: Floor) -> Verdict:
@@ -188,12 +188,13 @@ def _compare_number(base: Verdict, measurement: Measurement, in_force: Floor) ->
     sides: tuple[tuple[float | None, int, Side], ...] = (floor, 1, "floor"), (ceiling, -1, "ceiling")
     margin, side = min(_margin(sign * (value - bound), bound, side) for bound, sign, side in sides if bound is not None)
     status = Status.PASS if margin >= 0 else Status.FAIL
-    declared = declaration_of(measurement.metric)
-    noisy = (floor if side == "floor" else ceiling) and not (limit.warns or (declared and declared.fact))
+    declaration = declaration_of(measurement.metric)
+    # a fact and a temperature do not scatter, and nothing is close to a bound of 0
+    noisy = (floor if side == "floor" else ceiling) and not (limit.warns or (declaration and declaration.fact))
     low, high = _interval(measurement, limit, scale)
     doubt: Reason | None = None
-    later = limit.warn_per_kelvin * max(0.0, measurement.details.get("warmed_k", UNREAD_K))
-    warn = None if limit.warn is None else (limit.warn + later) * scale
+    warming = limit.warn_per_kelvin * max(0.0, measurement.details.get("warmed_k", UNREAD_K))
+    warn = None if limit.warn is None else (limit.warn + warming) * scale
     if status is Status.FAIL:
         pass
     elif warn is not None and (value < warn if ceiling is None else value > warn):
@@ -204,11 +205,12 @@ def _compare_number(base: Verdict, measurement: Measurement, in_force: Floor) ->
         doubt = FewSamples(len(measurement.samples), ENOUGH_SAMPLES)
     elif (floor is not None and low < floor) or (ceiling is not None and high > ceiling):
         doubt = Interval(low, high, side)
-    few = len(measurement.samples) < ENOUGH_TO_LEAVE_OUT
-    noted = isinstance(doubt, Interval) and margin >= (CLEARLY if few else FAR)
-    status = Status.MARGINAL if doubt and not noted else status
-    told = (_bound(side, measurement, in_force), *([doubt] if doubt else []))
-    return replace(base, floor=floor, ceiling=ceiling, margin=margin, status=status, reasons=told)
+    # a wide interval alone does not make a value marginal that is this far from its bound
+    clear_margin = CLEARLY if len(measurement.samples) < ENOUGH_TO_LEAVE_OUT else FAR
+    clearly_holds = isinstance(doubt, Interval) and margin >= clear_margin
+    status = Status.MARGINAL if doubt and not clearly_holds else status
+    reasons = (_bound(side, measurement, in_force), *([doubt] if doubt else []))
+    return replace(base, floor=floor, ceiling=ceiling, margin=margin, status=status, reasons=reasons)
 
 
 def _margin(room: float, bound: float, side: Side) -> tuple[float, Side]:
@@ -234,31 +236,29 @@ published series shows (tests/real/series)."""
 def _interval(measurement: Measurement, limit: Limit, scale: float) -> tuple[float, float]:
     """Return the confidence interval to compare with the limit, in the unit of the value.
 
-    A fact has none, and too few samples give none: the empty interval (inf, -inf) lets the value alone decide.
-
-    Of a rate the slowest of `ENOUGH_TO_LEAVE_OUT` samples is left out. A device that is short is short in all of them,
-    while a single slow block widens the interval of healthy devices beyond any allowance. The value itself keeps it.
+    Of a rate the slowest of `ENOUGH_TO_LEAVE_OUT` samples is left out; the value itself keeps it.
     """
     estimate = measurement.of_peak if limit.relative else measurement.estimate
     samples = measurement.samples
     if not limit.relative and is_rate(measurement.unit) and len(samples) >= ENOUGH_TO_LEAVE_OUT:
+        # one slow block widens the interval of a healthy device beyond allowance; a slow device is slow in all blocks
         slowest = min(range(len(samples)), key=samples.__getitem__)
         estimate = replace(measurement, samples=samples[:slowest] + samples[slowest + 1 :]).estimate
     if estimate is None or not math.isfinite(estimate.low):
-        return math.inf, -math.inf
+        return math.inf, -math.inf  # the empty interval: of a fact, or too few samples, the value alone decides
     return estimate.low * scale, estimate.high * scale
 
 
 def _bound(side: Side, measurement: Measurement, in_force: Floor) -> Compared:
-    """Return what a value is compared with: a bound, and what that is a share of."""
+    """Return the bound that a value is compared with, and the figure that it is a share of."""
     limit = in_force.bound
     if in_force.basis is Basis.CLASS and limit.class_floor:
         return Compared(side, limit.class_floor.share, limit.class_floor.of)
     if limit.relative and limit.floor is not None and measurement.peak is not None:
         return Compared(side, limit.floor, measurement.peak.source)
     if limit.of_reference is not None:
-        of = ("the lowest healthy", limit.healthy[0]) if limit.healthy else ("reference", limit.reference)
-        return Compared(side, limit.of_reference, *of)
+        base = ("the lowest healthy", limit.healthy[0]) if limit.healthy else ("reference", limit.reference)
+        return Compared(side, limit.of_reference, *base)
     return Compared(side)
 
 
@@ -274,15 +274,13 @@ def implausible(measurement: Measurement, limit: Limit) -> Implausible | None:
     value = measurement.value
     if measurement.unit not in RATES or not isinstance(value, int | float) or not math.isfinite(value):
         return None
-    base, times, what = _yardstick(measurement.peak, limit)
-    return Implausible(value / base, what) if base and value > times * base else None
+    base, multiple, label = _yardstick(measurement.peak, limit)
+    return Implausible(value / base, label) if base and value > multiple * base else None
 
 
 def _yardstick(peak: Peak | None, limit: Limit) -> tuple[float, float, str]:
-    """Return (base, largest plausible multiple, label) for a rate.
-
-    The base is 0, which means no bound, if the peak was measured in the same run.
-    """
+    """Return (base, largest plausible multiple, label) for a rate; a base of 0 means no bound."""
     if peak is None:
         return (0.0 if limit.relative else limit.reference or 0.0), MOST_OF_REFERENCE, "healthy reference"
+    # a peak with samples was measured in the same run, and may be as wrong as the value
     return (0.0 if peak.samples else peak.value), MOST_OF_PEAK, peak.source

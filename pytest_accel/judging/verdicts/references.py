@@ -1,4 +1,4 @@
-"""Holds a measurement against neighbours and its own past by one comparison (`distance`), and other nodes. Pure.
+"""Comparison of a measurement with neighbours, its own past (both by `distance`) and other nodes. Pure.
 
 A limit says what a product has to reach; the neighbours say what this device does under the same load, power and
 cooling. Where no limit decides they are all that can tell a slow device, and far behind them no limit clears it.
@@ -34,120 +34,131 @@ from pytest_accel.judging.verdicts.like_devices import (
 
 
 def beside_references(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
-    """Return the verdict on a device or node after it was held against its neighbours, its own past and other nodes."""
-    return _among_nodes(_against_past(_beside(verdict, attempts, background), attempts, background), attempts)
+    """Return the verdict on a device or node, compared with its neighbours, its own past and other nodes."""
+    verdict = _against_neighbours(verdict, attempts, background)
+    return _among_nodes(_against_past(verdict, attempts, background), attempts)
 
 
 # -- like devices
 
 
-def _beside(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
+def _against_neighbours(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
     rounds = _rounds(attempts, background)
-    found = confirm(rounds, background.not_repeated)
-    behind = found.distance if found else next((each for each in reversed(rounds) if each), None)
-    if behind:
-        reference = behind.reference
-        told = behind.lost, behind.crossed, reference.middle, reference.count, reference.spread, behind.at_clock
-        verdict = replace(verdict, neighbours=Comparison(*told))
-    if verdict.status is Status.FAIL or found is None:
-        return _shared(verdict, attempts, background) if found is None or found.distance.lost <= 0 else verdict
-    if found.status is Status.FAIL and any(attempt.noted("load") for attempt in attempts):
-        found = replace(found, status=Status.MARGINAL)
-    assert verdict.neighbours
-    neighbours = replace(verdict.neighbours, status=found.status, at_first=found.at_first)
+    confirmed = confirm(rounds, background.not_repeated)
+    distance = confirmed.distance if confirmed else next((distance for distance in reversed(rounds) if distance), None)
+    if distance is None:
+        return _shared(verdict, attempts, background)
+    reference = distance.reference
+    fields = distance.lost, distance.crossed, reference.middle, reference.count, reference.spread, distance.at_clock
+    neighbours = Comparison(*fields)
+    if verdict.status is Status.FAIL or confirmed is None:
+        verdict = replace(verdict, neighbours=neighbours)
+        return _shared(verdict, attempts, background) if confirmed is None or distance.lost <= 0 else verdict
+    if confirmed.status is Status.FAIL and any(attempt.noted("load") for attempt in attempts):
+        confirmed = replace(confirmed, status=Status.MARGINAL)
     alone = [] if background.not_repeated else _alone(attempts)
-    worse = verdict.worsened(found.status, BehindNeighbours(), *alone, *found.doubt)
-    return replace(worse, neighbours=neighbours)
+    worse = verdict.worsened(confirmed.status, BehindNeighbours(), *alone, *confirmed.doubt)
+    return replace(worse, neighbours=replace(neighbours, status=confirmed.status, at_first=confirmed.at_first))
 
 
 def _rounds(attempts: Attempts, background: Background) -> list[Distance | None]:
-    """Return the clearest distance of each attempt on all devices together to the others in that round."""
-    own, spread = together(attempts), background.spread
-    near, others = ([each for each in map(together, some) if each] for some in (background.near, background.others))
+    """Return the clearest distance of each attempt on all devices together behind the like devices in that round."""
+    neighbours, like_devices = _all_together(background.neighbours), _all_together(background.like_devices)
     return [
-        behind(one, _in_round(near, place), _in_round(others, place), spread)
-        for place, one in enumerate(own)
-        if near or others
+        behind(measurement, _in_round(neighbours, index), _in_round(like_devices, index), background.spread)
+        for index, measurement in enumerate(together(attempts))
+        if neighbours or like_devices
     ]
 
 
-def _in_round(others: Sequence[Attempts], place: int) -> list[Measurement]:
-    """Return the attempt of each device in a round; of others that made fewer attempts the last one counts."""
-    return [each[min(place, len(each) - 1)] for each in others]
+def _all_together(devices: Sequence[Attempts]) -> list[Attempts]:
+    """Return the attempts of each device that were made on all devices together, without devices that have none."""
+    return [rounds for rounds in map(together, devices) if rounds]
+
+
+def _in_round(devices: Sequence[Attempts], index: int) -> list[Measurement]:
+    """Return the attempt of each device in a round; the last one of a device that made fewer attempts."""
+    return [attempts[min(index, len(attempts) - 1)] for attempts in devices]
 
 
 def behind(
-    own: Measurement, near: Sequence[Measurement], others: Sequence[Measurement] = (), spread: Spread | None = None
+    measurement: Measurement,
+    neighbours: Sequence[Measurement],
+    like_devices: Sequence[Measurement] = (),
+    spread: Spread | None = None,
 ) -> Distance | None:
     """Return the clearest distance of a device behind like ones; None if it cannot be compared.
 
-    `near` are those in the same place of the node, `others` those of the whole node. A product is compared as it is,
-    and at the clock that each device held.
+    `neighbours` are those in the same place of the node, `like_devices` those of the whole node. A product is compared
+    as it is, and at the clock that each device held.
     """
-    found = to_neighbours(own, near, spread)
-    if len(others) > len(near):
-        found.append(_to_others(own, others, family_of(own.metric, own.unit), kind="elsewhere"))
-    return min((each for each in found if each), key=lambda each: WORST_FIRST.index(each.status), default=None)
+    distances = to_neighbours(measurement, neighbours, spread)
+    if len(like_devices) > len(neighbours):
+        family = family_of(measurement.metric, measurement.unit)
+        distances.append(_to_others(measurement, like_devices, family, kind="elsewhere"))
+    return min(filter(None, distances), key=lambda distance: WORST_FIRST.index(distance.status), default=None)
 
 
-def to_neighbours(own: Measurement, near: Sequence[Measurement], spread: Spread | None = None) -> list[Distance | None]:
-    """Return the distances of a device behind those in the same place, None for what cannot be compared.
+def to_neighbours(
+    measurement: Measurement, neighbours: Sequence[Measurement], spread: Spread | None = None
+) -> list[Distance | None]:
+    """Return the distances of a device behind its neighbours: as it is, and for a product also at the clock held.
 
-    It is compared as it is, and a product at the clock that each device held.
+    None stands for what cannot be compared.
     """
-    family = family_of(own.metric, own.unit)
-    found = [_to_others(own, near, family, spread)]
-    return [*found, _to_others(own, near, "matmul at the clock", spread)] if family == "matmul" else found
+    families = [family_of(measurement.metric, measurement.unit)]
+    if families == ["matmul"]:
+        families.append("matmul at the clock")
+    return [_to_others(measurement, neighbours, family, spread) for family in families]
 
 
 def _to_others(
-    own: Measurement,
-    alike: Sequence[Measurement],
+    measurement: Measurement,
+    measurements: Sequence[Measurement],
     family: Family,
     spread: Spread | None = None,
     *,
     kind: ReferenceKind = "neighbours",
 ) -> Distance | None:
-    """Return the distance to the median of the others; those whose figure in this family is not known are left out."""
+    """Return the distance to the median of the other devices that have a figure in this family."""
     at_clock = family == "matmul at the clock"
-    clock = (held_clock(own) or 0.0) if at_clock else None
-    others = [figure(each, clock) for each in alike if each.subject != own.subject]
-    value, values = figure(own, clock), [known for known in others if known is not None]
-    if len(values) < ENOUGH_ALIKE - 1 or value is None or not compared(own.metric, own.subject, own.unit):
+    clock = (held_clock(measurement) or 0.0) if at_clock else None
+    figures = [figure(other, clock) for other in measurements if other.subject != measurement.subject]
+    value, values = figure(measurement, clock), [number for number in figures if number is not None]
+    if len(values) < ENOUGH_ALIKE - 1 or value is None or not compared(measurement):
         return None
-    reference = Reference(kind, median(values), len(values), noise=own.noise)
+    reference = Reference(kind, median(values), len(values), noise=measurement.noise)
     if spread:
         reference = replace(
             reference,
             spread=spread.at_clock if at_clock else spread.between_devices,
-            noise=math.hypot(own.noise, spread.between_runs or 0.0),
+            noise=math.hypot(measurement.noise, spread.between_runs or 0.0),
             ours=spread.ours,
             one_node=spread.one_node,
             width=spread.widest,
-            raw_width=None if family == "matmul" and slowed(own) else spread.widest_raw or spread.widest,
+            raw_width=None if family == "matmul" and slowed(measurement) else spread.widest_raw or spread.widest,
         )
-    return distance(value, own.unit, family, reference)
+    return distance(value, measurement.unit, family, reference)
 
 
-def figure(one: Measurement, clock: float | None = None) -> float | None:
+def figure(measurement: Measurement, clock: float | None = None) -> float | None:
     """Return the value of a measurement, as a rate at `clock` (MHz) if one is given.
 
     It is None where the value is not usable, or the clock that the device held was not read.
     """
-    if not usable(one) or clock is None:
-        return value_of(one) if usable(one) else None
-    held = held_clock(one)
-    return value_of(one) * clock / held if held else None
+    if not usable(measurement) or clock is None:
+        return value_of(measurement) if usable(measurement) else None
+    return value_of(measurement) * clock / held_mhz if (held_mhz := held_clock(measurement)) else None
 
 
 def _shared(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
-    """Return the verdict on a broken limit with the note that all like devices break it alike, if they do."""
-    near = [each[-1] for each in map(together, background.near) if each]
-    every = [value_of(each) for each in near if usable(each)]
-    if verdict.margin is None or verdict.margin >= 0 or len(every) < ENOUGH_ALIKE:
+    """Return the verdict, with a note if all neighbours break its limit alike."""
+    neighbours = [rounds[-1] for rounds in _all_together(background.neighbours)]
+    values = [value_of(measurement) for measurement in neighbours if usable(measurement)]
+    if verdict.margin is None or verdict.margin >= 0 or len(values) < ENOUGH_ALIKE:
         return verdict
-    alike = compared(verdict.metric, verdict.subject, attempts[-1].unit) and all(map(verdict.breaks, every))
-    return verdict.because(AllAlike(len(every))) if alike else verdict
+    all_break = compared(attempts[-1]) and all(map(verdict.breaks, values))
+    return verdict.because(AllAlike(len(values))) if all_break else verdict
 
 
 # -- the own past
@@ -162,56 +173,57 @@ class Drop:
     since: Since
 
 
-def drop(
-    own: Measurement, past: Past, spread: Spread | None, shared_since: Callable[[EarlierFigure], float] = lambda _: 0.0
-) -> Drop | None:
-    """Return the clearer of the losses since the first accepted and the last run; None if nothing can be compared.
+SharedSince = Callable[[EarlierFigure], float]
+"""A function that returns what the other like devices lost since the run of an earlier figure."""
 
-    `shared_since` returns what the other like devices lost since the run of an earlier figure.
-    """
+
+def drop(
+    measurement: Measurement, past: Past, spread: Spread | None, shared_since: SharedSince = lambda _: 0.0
+) -> Drop | None:
+    """Return the clearer of the losses since the first accepted and the last run; None if nothing can be compared."""
     runs: tuple[tuple[Since, EarlierFigure | None], ...] = ("first accepted", past.first), ("last", past.last)
-    family, drops = family_of(own.metric, own.unit), []
-    for since, figure in runs if kept(own) else ():
-        if figure is None:
+    value, unit, drops = value_of(measurement), measurement.unit, []
+    for since, earlier in runs if kept(measurement) else ():
+        if earlier is None:
             continue
-        reference = Reference("past", figure.value, 1, between_runs(past, spread), own.noise)
-        lost = distance(value_of(own), own.unit, family, reference)
-        if lost and lost.status is not Status.PASS:
-            lost = distance(value_of(own), own.unit, family, replace(reference, shared=shared_since(figure)))
-        if lost:
-            drops.append(Drop(lost, figure, since))
-    return max(drops, key=lambda each: each.distance.lost - each.distance.allowed, default=None)
+        reference = Reference("past", earlier.value, 1, between_runs(past, spread), measurement.noise)
+        loss = distance(value, unit, family_of(measurement.metric, unit), reference)
+        if loss and loss.status is not Status.PASS:  # only then, since it takes the past of all like devices
+            loss = distance(value, unit, loss.family, replace(reference, shared=shared_since(earlier)))
+        if loss:
+            drops.append(Drop(loss, earlier, since))
+    return max(drops, key=lambda drop: drop.distance.lost - drop.distance.allowed, default=None)
 
 
 def _against_past(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
-    drops = [_drop(each, background, place) for place, each in enumerate(together(attempts))]
-    found = confirm([each.distance if each else None for each in drops], background.not_repeated)
-    told = found.distance if found else next((each.distance for each in reversed(drops) if each), None)
-    now = next((each for each in reversed(drops) if each and each.distance is told), None)
-    if now is None:
+    drops = [_drop(measurement, background, index) for index, measurement in enumerate(together(attempts))]
+    confirmed = confirm([drop.distance if drop else None for drop in drops], background.not_repeated)
+    comparable = [drop for drop in drops if drop and (not confirmed or drop.distance is confirmed.distance)]
+    if not comparable:
         return verdict
-    lost, then = now.distance, now.figure
-    past = Comparison(lost.lost, lost.allowed, then.value, since=now.since, day=then.day, differs=then.differs)
-    if verdict.status is Status.FAIL or found is None:
+    loss, earlier, since = comparable[-1].distance, comparable[-1].figure, comparable[-1].since
+    past = Comparison(loss.lost, loss.allowed, earlier.value, since=since, day=earlier.day, differs=earlier.differs)
+    if verdict.status is Status.FAIL or confirmed is None:
         return replace(verdict, past=past)
-    last = [_drop(each[-1], background, len(each)) for each in background.near]
-    alike = len(last) >= ENOUGH_ALIKE and all(each and each.distance.status is not Status.PASS for each in last)
-    worse = verdict.worsened(found.status, BehindPast(), *([AllAlike(len(last))] if alike else []), *found.doubt)
-    return replace(worse, past=replace(past, status=found.status, at_first=found.at_first))
+    last_drops = [_drop(attempts[-1], background, len(attempts)) for attempts in background.neighbours]
+    lossy = [drop for drop in last_drops if drop and drop.distance.status is not Status.PASS]
+    notes = [AllAlike(len(lossy))] if len(lossy) == len(last_drops) >= ENOUGH_ALIKE else []
+    worse = verdict.worsened(confirmed.status, BehindPast(), *notes, *confirmed.doubt)
+    return replace(worse, past=replace(past, status=confirmed.status, at_first=confirmed.at_first))
 
 
-def _drop(own: Measurement, background: Background, place: int) -> Drop | None:
-    """Return the drop of a device in a round, beside what the other like devices lost by then."""
-    past = background.past_of(own)
-    others = _in_round([each for each in map(together, background.others) if each], place)
+def _drop(measurement: Measurement, background: Background, index: int) -> Drop | None:
+    """Return the drop of a device in a round, with the loss that the other like devices share with it by then."""
+    past = background.past_of(measurement)
+    like_devices = _in_round(_all_together(background.like_devices), index)
 
     def shared_since(figure: EarlierFigure) -> float:
-        known = [each for each in others if each.subject != own.subject and kept(each)]
-        pasts = [(each, its.of(figure.record)) for each in known if (its := background.past_of(each))]
-        losses = [1 - speed_share(value_of(each), then.value, each.unit) for each, then in pasts if then]
+        others = [device for device in like_devices if device.subject != measurement.subject and kept(device)]
+        pasts = [(other, other_past.of(figure.record)) for other in others if (other_past := background.past_of(other))]
+        losses = [1 - speed_share(value_of(other), earlier.value, other.unit) for other, earlier in pasts if earlier]
         return median(losses) if len(losses) >= ENOUGH_ALIKE - 1 else 0.0
 
-    return drop(own, past, background.spread, shared_since) if past and not own.trouble else None
+    return drop(measurement, past, background.spread, shared_since) if past and not measurement.trouble else None
 
 
 # -- the other nodes of a fabric run
@@ -230,12 +242,12 @@ def _among_nodes(verdict: Verdict, attempts: Attempts) -> Verdict:
         reason = BehindNodes(lost, part.median, unit, part.nodes, part.partners, short_rails(part.rails))
         return verdict.worsened(Status.FAIL, reason)
     if (island := part.found == "island") or part.found == "unclear":
-        why = Note("island" if island else "nobody_named", part.text)
-        return replace(verdict.worsened(Status.INCONCLUSIVE, why), status=Status.INCONCLUSIVE)
+        note = Note("island" if island else "nobody_named", part.text)
+        return replace(verdict.worsened(Status.INCONCLUSIVE, note), status=Status.INCONCLUSIVE)
     return verdict
 
 
 def _alone(attempts: Attempts) -> list[Alone]:
-    """Return what a device that was found behind does alone, if it was measured so instead of not at all."""
-    alone = [each for each in attempts if each.how == "alone" and usable(each)]
+    """Return the value of a device alone, if it was measured alone."""
+    alone = [attempt for attempt in attempts if attempt.how == "alone" and usable(attempt)]
     return [Alone(alone[-1].value, alone[-1].unit)] if alone else []

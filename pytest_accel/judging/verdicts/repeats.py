@@ -19,13 +19,13 @@ ALONE_SECONDS = {"quick": 0.0, "standard": 20.0, "long": 20.0}
 cause, and `quick` has no more time than the repeats that decide need."""
 
 
-def least(declared: Declaration, seconds: float) -> float:
+def least(declaration: Declaration, seconds: float) -> float:
     """Return the seconds that give a repeat enough samples, where the first measurement took `seconds`.
 
     A sustained load needs its warm-up and its least time of samples. Everything else needs half of its time, but not
     more than half of the longest repeat.
     """
-    return SUSTAINED_WARMUP + SUSTAINED_SECONDS if declared.sustained else min(seconds, LONGEST) / 2
+    return SUSTAINED_WARMUP + SUSTAINED_SECONDS if declaration.sustained else min(seconds, LONGEST) / 2
 
 
 class Repeats:
@@ -40,49 +40,49 @@ class Repeats:
         self._systematic: set[tuple[str, str]] = set()
         """UUID and part of each device that fell short of something together with most devices."""
 
-    def left(self, declared: Declaration) -> float:
+    def left(self, declaration: Declaration) -> float:
         """Return the seconds that are left for repeats of a probe: those of its part, and those that are for all."""
-        return self._free + self._kept.get(_part(declared), 0.0)
+        return self._free + self._kept.get(_part(declaration), 0.0)
 
-    def together(self, declared: Declaration, wanted: float, enough: float) -> float:
+    def together(self, declaration: Declaration, seconds: float, enough: float) -> float:
         """Return the seconds for a repeat on all devices at once, 0 for none.
 
-        They are `wanted`, shortened to what is left for all parts, but not below `enough`. What is missing to that is
-        taken from the share of the part.
+        They are `seconds`, shortened to what is left for all parts, but not below `enough`.
         """
-        granted = min(wanted, LONGEST, max(enough, self._free))
-        return granted if enough <= min(granted, self.left(declared)) else 0.0
+        granted = min(seconds, LONGEST, max(enough, self._free))
+        return granted if enough <= min(granted, self.left(declaration)) else 0.0
 
     def alone(self, enough: float) -> float:
         """Return the seconds for measuring one device alone: no more than `enough`; 0 if that is not left."""
         return enough if enough <= self._alone else 0.0
 
-    def single_out(self, declared: Declaration, short: Collection[str], measured: int) -> set[str]:
-        """Return the devices (UUIDs) of `short` to measure alone: those whose shortfall is not systematic.
+    def single_out(self, declaration: Declaration, subjects: Collection[str], measured: int) -> set[str]:
+        """Return the devices (UUIDs) to measure alone: those of `subjects` whose shortfall is not systematic.
 
         It is systematic if more than half of the `measured` devices fall short, now or earlier in the run in a
-        measurement that stresses the same part first. No single device is to blame then.
+        measurement that stresses the same part first.
         """
-        part = _part(declared)
-        if 2 * len(short) > measured:
-            self._systematic.update((uuid, part) for uuid in short)
-        return {uuid for uuid in short if (uuid, part) not in self._systematic}
+        part = _part(declaration)
+        if 2 * len(subjects) > measured:  # no single device is to blame
+            self._systematic.update((uuid, part) for uuid in subjects)
+        return {uuid for uuid in subjects if (uuid, part) not in self._systematic}
 
-    def spend(self, declared: Declaration, seconds: float, *, alone: bool = False) -> None:
+    def spend(self, declaration: Declaration, seconds: float, *, alone: bool = False) -> None:
         """Take the seconds that a repeat took from what is left."""
         if alone:
             self._alone -= seconds
             return
-        part, free = _part(declared), self._free
+        part, free = _part(declaration), self._free
         self._free = max(0.0, free - seconds)
+        # seconds beyond those for all parts are taken from the share of this one
         self._kept[part] = max(0.0, self._kept.get(part, 0.0) - max(0.0, seconds - free))
 
-    def spent(self, declared: Declaration) -> str:
+    def spent(self, declaration: Declaration) -> str:
         """Return a sentence on the time for repeats, for a shortfall that could not be measured again."""
-        left = f"{self.left(declared):.0f} s for {_part(declared) or 'other probes'}"
-        return f"the {REPEAT_SECONDS[self.level]:g} s for repeats at {self.level} leave {left}"
+        remainder = f"{self.left(declaration):.0f} s for {_part(declaration) or 'other probes'}"
+        return f"the {REPEAT_SECONDS[self.level]:g} s for repeats at {self.level} leave {remainder}"
 
 
-def _part(declared: Declaration) -> str:
+def _part(declaration: Declaration) -> str:
     """Return the part of the device that a probe stresses first; empty if it declares none."""
-    return declared.stresses[0] if declared.stresses else ""
+    return declaration.stresses[0] if declaration.stresses else ""

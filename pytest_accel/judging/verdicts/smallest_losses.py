@@ -60,28 +60,26 @@ class RejectedLosses:
 
 
 def smallest_losses(verdicts: Iterable[Verdict], attempts: RunAttempts) -> dict[str, RejectedLosses]:
-    """Return what a run rejects by family.
-
-    Devices that are found in the family are left out if there are others: what makes them slow widens their own error.
-    """
-    found: dict[Family, list[RejectedLosses]] = {}
-    speeds = [(each, own) for each in verdicts if (own := _speed(each, attempts.measured))]
-    for family, some in grouped(speeds, lambda each: _family(each[1])).items():
-        short = {own.subject for each, own in some if each.status in SHORT}
-        short = set() if short == {own.subject for _, own in some} else short
-        for verdict, own in some:
-            if own.subject in short:
+    """Return the smallest losses that a run rejects, by family."""
+    losses_by_family: dict[Family, list[RejectedLosses]] = {}
+    speeds = [(verdict, speed) for verdict in verdicts if (speed := _speed(verdict, attempts.measured))]
+    for family, pairs in grouped(speeds, lambda pair: _family(pair[1])).items():
+        short_subjects = {speed.subject for verdict, speed in pairs if verdict.status in SHORT}
+        # what makes a device slow widens its own error, so those that fell short are left out if there are others
+        short_subjects = set() if short_subjects == {speed.subject for _, speed in pairs} else short_subjects
+        for verdict, speed in pairs:
+            if speed.subject in short_subjects:
                 continue
-            background = attempts.background((own.metric, own.subject))
-            healthy = [each for each in _last(background.near) if each.subject not in short]
-            count = len(_last(background.others))
-            count, losses = (count, _behind(own, background, healthy)) if count >= ENOUGH_ALIKE else (0, {})
-            loss, limits = losses.get(family), _below(verdict, own, background.spread, attempts.software)
-            found.setdefault(family, []).append(RejectedLosses(loss, count, *limits))
+            background = attempts.background((speed.metric, speed.subject))
+            healthy = [device for device in _last(background.neighbours) if device.subject not in short_subjects]
+            count = len(_last(background.like_devices))
+            count, losses = (count, _behind(speed, background, healthy)) if count >= ENOUGH_ALIKE else (0, {})
+            loss, limits = losses.get(family), _below(verdict, speed, background.spread, attempts.software)
+            losses_by_family.setdefault(family, []).append(RejectedLosses(loss, count, *limits))
             if family == "matmul" and loss:  # without a clock such a loss is found as any other
                 at_clock = RejectedLosses(losses.get("matmul at the clock", loss), count, bounded=True)
-                found.setdefault("matmul at the clock", []).append(at_clock)
-    return {family: _weakest(found[family]) for family in FAMILIES if family in found}
+                losses_by_family.setdefault("matmul at the clock", []).append(at_clock)
+    return {family: _weakest(losses_by_family[family]) for family in FAMILIES if family in losses_by_family}
 
 
 def of_run(run: Run, spread_of: SpreadOf) -> str:
@@ -91,79 +89,81 @@ def of_run(run: Run, spread_of: SpreadOf) -> str:
 
 
 def _speed(verdict: Verdict, attempts: AllAttempts) -> Measurement | None:
-    """Return the last measurement of a speed that is told of; None for anything else."""
-    own = together(attempts.get((verdict.metric, verdict.subject), ()))
-    return own[-1] if own and usable(own[-1]) and _family(own[-1]) in FAMILIES else None
+    """Return the last measurement of a speed of the `FAMILIES`; None for anything else."""
+    rounds = together(attempts.get((verdict.metric, verdict.subject), ()))
+    return rounds[-1] if rounds and usable(rounds[-1]) and _family(rounds[-1]) in FAMILIES else None
 
 
-def _family(own: Measurement) -> Family:
-    declared = finder_of(own.metric)
-    return family_of(own.metric, own.unit) if is_rate(own.unit) and not (declared and declared.fact) else "fact"
+def _family(speed: Measurement) -> Family:
+    declaration = finder_of(speed.metric)
+    is_speed = is_rate(speed.unit) and not (declaration and declaration.fact)
+    return family_of(speed.metric, speed.unit) if is_speed else "fact"
 
 
 def _last(attempts: Sequence[Sequence[Measurement]]) -> list[Measurement]:
     """Return the last usable measurement of each device on all devices together."""
-    return [each[-1] for each in map(together, attempts) if each and usable(each[-1])]
+    return [rounds[-1] for rounds in map(together, attempts) if rounds and usable(rounds[-1])]
 
 
-def _weakest(every: Sequence[RejectedLosses]) -> RejectedLosses:
-    """Return what holds for every metric and device of a family, as far as neighbours or a limit bound it."""
-    losses, shares = [each.behind for each in every if each.behind], [each.below for each in every if each.below]
-    bounded, count = any(each.bounded for each in every), min(each.count for each in every)
+def _weakest(metrics: Sequence[RejectedLosses]) -> RejectedLosses:
+    """Return the losses that hold for every metric and device of a family, as far as neighbours or a limit bound it."""
+    losses, shares = [loss.behind for loss in metrics if loss.behind], [loss.below for loss in metrics if loss.below]
+    bounded, count = any(loss.bounded for loss in metrics), min(loss.count for loss in metrics)
     return RejectedLosses(max(losses, default=None), count, min(shares, default=None), bounded)
 
 
-def _behind(own: Measurement, background: Background, healthy: Sequence[Measurement]) -> dict[Family, float]:
+def _behind(speed: Measurement, background: Background, healthy: Sequence[Measurement]) -> dict[Family, float]:
     """Return the losses from which on the like devices reject a device, by family.
 
     The healthy devices of the run tell how far they differ. Where all have one value it is that of the node.
     """
-    if not compared(own.metric, own.subject, own.unit):
+    if not compared(speed):
         return {}
-    found = [each for each in to_neighbours(own, _last(background.near), background.spread) if each]
-    fails: dict[Family, float] = {each.family: min(each.fails_from, FAR) for each in found} or {_family(own): FAR}
+    distances = filter(None, to_neighbours(speed, _last(background.neighbours), background.spread))
+    fails: dict[Family, float] = {distance.family: min(distance.fails_from, FAR) for distance in distances}
+    fails = fails or {_family(speed): FAR}
     losses = {}
-    for family, bound in fails.items():
-        clock = held_clock(own) if family == "matmul at the clock" else None
-        values = [value for each in healthy if (value := figure(each, clock))]
+    for family, fails_from in fails.items():
+        clock = held_clock(speed) if family == "matmul at the clock" else None
+        values = [value for device in healthy if (value := figure(device, clock))]
         if len(values) > 1 and (deviation := stdev(values) / median(values)):
             error = student_above(MISSED, len(values) - 1) * deviation * math.sqrt(1 + OF_MEDIAN / (len(values) - 1))
-            losses[family] = 1 - (1 - bound) / (1 + error)
+            losses[family] = 1 - (1 - fails_from) / (1 + error)
     return losses
 
 
 def _below(
-    verdict: Verdict, own: Measurement, spread: Spread | None, software: Mapping[str, Any]
+    verdict: Verdict, speed: Measurement, spread: Spread | None, software: Mapping[str, Any]
 ) -> tuple[float | None, bool]:
     """Return the share of the datasheet below which the floor in force rejects, and True if there is one that does.
 
     The share is None for a figure that no datasheet has, and for one whose error is not known.
     """
-    floor = floor_in_force(verdict.limit, software, own.conditions) if verdict.limit else None
-    least = floor.rejects_below if floor else None
-    if floor is None or least is None or math.isinf(least):
+    floor = floor_in_force(verdict.limit, software, speed.conditions) if verdict.limit else None
+    lowest = floor.rejects_below if floor else None
+    if floor is None or lowest is None or math.isinf(lowest):
         return None, False
-    of_class = None if floor.excuses else floor.bound.class_floor
-    peak = 1.0 if floor.bound.relative else own.peak.value if own.peak and not own.peak.samples else 0.0
-    share = of_class.share if floor.basis is Basis.CLASS and of_class else least / peak if least and peak else 0.0
-    if not share or len(own.samples) < 2 or not own.value:
-        return None, bool(least)
-    deviation = stdev(own.samples) / median(own.samples)  # that of runs, and of a median, is taken for no larger
+    row = None if floor.excuses else floor.bound.class_floor
+    peak = 1.0 if floor.bound.relative else speed.peak.value if speed.peak and not speed.peak.samples else 0.0
+    share = row.share if floor.basis is Basis.CLASS and row else lowest / peak if lowest and peak else 0.0
+    if not share or len(speed.samples) < 2 or not speed.value:
+        return None, bool(lowest)
+    deviation = stdev(speed.samples) / median(speed.samples)  # that of runs, and of a median, is taken for no larger
     runs = spread.between_runs if spread and spread.between_runs is not None else deviation
-    error = math.hypot(runs, own.noise if math.isfinite(own.noise) else deviation)
-    return share / (1 + student_above(MISSED, len(own.samples) - 1) * error), True
+    error = math.hypot(runs, speed.noise if math.isfinite(speed.noise) else deviation)
+    return share / (1 + student_above(MISSED, len(speed.samples) - 1) * error), True
 
 
-def sentence(found: Mapping[str, RejectedLosses]) -> str:
+def sentence(losses: Mapping[str, RejectedLosses]) -> str:
     """Return the sensitivity of a run in one line, never more than it is; empty if no speed was measured."""
     # rounded so that no loss is told too small, and no share too large
-    behind = [f"{loss.behind + 0.0005:.1%} in {family}" for family, loss in found.items() if loss.behind is not None]
-    below = [f"{loss.below - 0.005:.0%} in {family}" for family, loss in found.items() if loss.below]
-    unseen = [family for family, loss in found.items() if not loss.bounded]
-    counts = [loss.count for loss in found.values() if loss.count]
+    behind = [f"{loss.behind + 0.0005:.1%} in {family}" for family, loss in losses.items() if loss.behind is not None]
+    below = [f"{loss.below - 0.005:.0%} in {family}" for family, loss in losses.items() if loss.below]
+    unbounded = [family for family, loss in losses.items() if not loss.bounded]
+    counts = [loss.count for loss in losses.values() if loss.count]
     parts = [f"one of {min(counts)} devices that is slower than the others by {', '.join(behind)}"] if behind else []
     parts += [f"all devices if they reach less of the datasheet than {', '.join(below)}"] if below else []
     notes = [] if counts or not parts else [f"fewer than {ENOUGH_ALIKE} devices are alike, so floors alone reject"]
-    notes += [f"no limit rejects all devices together in {', '.join(unseen)}"] if unseen else []
+    notes += [f"no limit rejects all devices together in {', '.join(unbounded)}"] if unbounded else []
     head = [f"with {FOUND:.0%} probability this run rejects {'; and '.join(parts)}"] if parts else []
     return "; ".join([*head, *notes])

@@ -1,1 +1,1 @@
-"""What the plugin adds to the outputs of others. Each module stands alone, and no verdict depends on one."""
+"""Additions to the outputs of other plugins. Each module stands alone, and no verdict depends on one."""

@@ -28,11 +28,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_benchmark_group_stats(config: pytest.Config) -> Generator[None, Groups, Groups]:
     """Leave our samples out of pytest-benchmark's table, unless one of its options asks for the table.
 
-    The table of this plugin shows them already. pytest-benchmark still saves and compares them, and shows the
-    user's own benchmarks, which --benchmark-quiet would hide as well.
+    pytest-benchmark still saves and compares them, and shows the user's own benchmarks.
     """
+    # not by --benchmark-quiet, which would hide the user's own as well; the table of this plugin shows ours already
     groups = yield
     if any(word.startswith(TABLE_OPTIONS) for word in option_words(config)):
         return groups
-    kept = [(name, [entry for entry in entries if not is_replay(entry)]) for name, entries in groups]
-    return [(name, entries) for name, entries in kept if entries]
+    foreign = [(name, [entry for entry in entries if not is_replay(entry)]) for name, entries in groups]
+    return [(name, entries) for name, entries in foreign if entries]

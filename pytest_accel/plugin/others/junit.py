@@ -1,7 +1,6 @@
 """A plugin for pytest's JUnit file: it gets properties of the run and of every verdict.
 
-Limits that could not be judged are <error> there. pytest offers its writer to no plugin, so that it is found by its
-methods. Where a later pytest has others, the file is as pytest writes it.
+Limits that could not be judged are <error> there.
 """
 
 from __future__ import annotations
@@ -30,9 +29,10 @@ class JUnit:
 
     def _writer(self) -> Any:
         """Return pytest's writer of JUnit files, None without --junitxml."""
-        wanted = ("add_global_property", "node_reporter")
+        # pytest offers it to no plugin; where a later pytest has other methods, the file is as pytest writes it
+        methods = ("add_global_property", "node_reporter")
         plugins = self._config.pluginmanager.get_plugins()
-        return next((plugin for plugin in plugins if all(callable(getattr(plugin, x, None)) for x in wanted)), None)
+        return next((plugin for plugin in plugins if all(callable(getattr(plugin, x, None)) for x in methods)), None)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:
@@ -40,8 +40,8 @@ class JUnit:
         yield
         statuses = [value for name, value in report.user_properties if name == "accel.status"]
         status = next((value for value in statuses if value in NOT_JUDGED), None)
-        wanted = report.when == "call" and report.failed and status and Status.FAIL.value not in statuses
-        writer = self._writer() if wanted else None
+        unjudged = report.when == "call" and report.failed and status and Status.FAIL.value not in statuses
+        writer = self._writer() if unjudged else None
         for node in getattr(writer and writer.node_reporter(report), "nodes", ()):
             if node.tag == "failure":
                 node.tag = "error"

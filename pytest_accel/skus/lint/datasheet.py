@@ -52,8 +52,8 @@ def peak_arithmetic(subject: LintedFile) -> Iterator[LintMessage]:
         units, clock, flops = parts
         expected = units * clock * flops / 1e6
         if abs(tflops[dtype] / expected - 1) > PEAK_WITHIN:
-            why = f"expected {expected:.4g} = {units:g} x {clock:g} MHz x {flops:g} FLOPs per clock"
-            yield subject.error(f"datasheet.tflops.{dtype}", tflops[dtype], why)
+            reason = f"expected {expected:.4g} = {units:g} x {clock:g} MHz x {flops:g} FLOPs per clock"
+            yield subject.error(f"datasheet.tflops.{dtype}", tflops[dtype], reason)
 
 
 @rule
@@ -65,42 +65,42 @@ def memory(subject: LintedFile) -> Iterator[LintMessage]:
     if rate and not low <= rate <= high:
         yield subject.error("datasheet.memory.gb_per_s", rate, f"expected {low} to {high} for {sheet['type']}")
     elif rate and expected and abs(rate / expected - 1) > MEMORY_WITHIN:
-        why = f"expected {expected:.4g} = {sheet['clock_mhz']:g} MHz x 2 x {sheet['bus_bits']:g} bits / 8"
-        yield subject.error("datasheet.memory.gb_per_s", rate, why)
-    named = [float(each) for each in GIGABYTES.findall(f"{subject.sku.name} {subject.sku.title}")]
-    if size and named and all(abs(size / each - 1) > 0.05 for each in named):
-        why = f"expected {' or '.join(f'{each:g}' for each in named)}, as name or title state"
-        yield subject.error("datasheet.memory.gb", size, why)
+        reason = f"expected {expected:.4g} = {sheet['clock_mhz']:g} MHz x 2 x {sheet['bus_bits']:g} bits / 8"
+        yield subject.error("datasheet.memory.gb_per_s", rate, reason)
+    sizes = [float(number) for number in GIGABYTES.findall(f"{subject.sku.name} {subject.sku.title}")]
+    if size and sizes and all(abs(size / nominal - 1) > 0.05 for nominal in sizes):
+        reason = f"expected {' or '.join(f'{nominal:g}' for nominal in sizes)}, as name or title state"
+        yield subject.error("datasheet.memory.gb", size, reason)
 
 
 @rule
 def dtypes(subject: LintedFile) -> Iterator[LintMessage]:
     """Require peaks of dtypes with a fast path, in ratios that the architecture has; four times is sparse."""
-    sheet, lacking = subject.sku.datasheet, LACKING.get(subject.sku.architecture, ())
+    sheet, slow_dtypes = subject.sku.datasheet, LACKING.get(subject.sku.architecture, ())
     tflops = sheet.tflops
     base = "bf16" if "bf16" in tflops else "fp16"
-    for dtype, of, allowed in _ratios(subject.sku, base):
-        if dtype == of or not {dtype, of} <= tflops.keys():
+    for dtype, other_dtype, ranges in _ratios(subject.sku, base):
+        if dtype == other_dtype or not {dtype, other_dtype} <= tflops.keys():
             continue
-        ratio = tflops[dtype] / tflops[of]
-        if not any(low * (1 - RATIO_WITHIN) <= ratio <= high * (1 + RATIO_WITHIN) for low, high in allowed):
-            known = " or ".join(f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in allowed)
-            sparse = "; is this the sparse figure?" if ratio > allowed[0][1] else ""
-            why = f"expected {known} x {of} ({tflops[of]:g}), not {ratio:.3g} x{sparse}"
-            yield subject.error(f"datasheet.tflops.{dtype}", tflops[dtype], why)
-    for dtype in (each for each in tflops if each in (*sheet.unsupported, *lacking)):
+        ratio = tflops[dtype] / tflops[other_dtype]
+        if not any(low * (1 - RATIO_WITHIN) <= ratio <= high * (1 + RATIO_WITHIN) for low, high in ranges):
+            choices = " or ".join(f"{low:g}" if low == high else f"{low:g} to {high:g}" for low, high in ranges)
+            sparse = "; is this the sparse figure?" if ratio > ranges[0][1] else ""
+            reason = f"expected {choices} x {other_dtype} ({tflops[other_dtype]:g}), not {ratio:.3g} x{sparse}"
+            yield subject.error(f"datasheet.tflops.{dtype}", tflops[dtype], reason)
+    for dtype in (name for name in tflops if name in (*sheet.unsupported, *slow_dtypes)):
         of_file = dtype in sheet.unsupported
-        why = "it is in unsupported" if of_file else f"{subject.sku.architecture} has no fast path for it"
-        yield subject.error(f"datasheet.tflops.{dtype}", tflops[dtype], f"expected none: {why}")
+        reason = "it is in unsupported" if of_file else f"{subject.sku.architecture} has no fast path for it"
+        yield subject.error(f"datasheet.tflops.{dtype}", tflops[dtype], f"expected none: {reason}")
 
 
 def _ratios(sku: Sku, base: str) -> Iterator[tuple[str, str, list[tuple[float, float]]]]:
     """Yield each dtype with the one it is compared with and the ranges of the ratio that exist, the usual one first."""
     half_rate = sku.datasheet.compute.get("tensor_flops_per_clock") == HALF_RATE
-    one: list[tuple[float, float]] = [(1, 1)] if registry.vendor(sku.vendor).equal_rates else []
+    equal: list[tuple[float, float]] = [(1, 1)] if registry.vendor(sku.vendor).equal_rates else []
     yield "fp16", "bf16", [(1, 1)]
-    yield "fp8", base, [(2, 2), *one]
-    int8 = [(2.0, 2.0), *one]
+    yield "fp8", base, [(2, 2), *equal]
+    int8 = [(2.0, 2.0), *equal]
     if sku.architecture == "CDNA2":
         int8 = [(1, 1)]
     elif sku.architecture == "Blackwell Ultra":
@@ -108,7 +108,7 @@ def _ratios(sku: Sku, base: str) -> Iterator[tuple[str, str, list[tuple[float, f
     elif half_rate:
         int8 = [(4, 4)]
     yield "int8", base, int8
-    yield "tf32", base, [(0.5, 0.5), *one]
+    yield "tf32", base, [(0.5, 0.5), *equal]
     yield "fp6", "fp8", [(1, 2)]
     yield "fp4", "fp8", [(2, 3), *([(4, 4)] if half_rate else [])]
     yield "fp32", "tf32", [(0, 1)]
@@ -125,9 +125,9 @@ def power(subject: LintedFile) -> Iterator[LintMessage]:
     yield from _ordered(subject, "datasheet.temperature", heat, ("max_operating_c", "slowdown_c", "shutdown_c"))
     low, high = watts.get("min_watts", 0), watts.get("max_watts", watts.get("watts"))
     for platform in subject.sku.platforms.values():
-        stated = platform.power_watts
-        if stated is not None and high is not None and not low <= stated <= high:
-            yield subject.error(f"platforms.{platform.name}.power_watts", stated, f"expected {low:g} to {high:g}")
+        watt_limit = platform.power_watts
+        if watt_limit is not None and high is not None and not low <= watt_limit <= high:
+            yield subject.error(f"platforms.{platform.name}.power_watts", watt_limit, f"expected {low:g} to {high:g}")
     for name, value in heat.items():
         if not 40 <= value <= 130:
             yield subject.error(f"datasheet.temperature.{name}", value, "expected 40 to 130 C")
@@ -137,7 +137,7 @@ def _ordered(
     subject: LintedFile, group: str, values: Mapping[str, float], names: tuple[str, ...]
 ) -> Iterator[LintMessage]:
     """Yield a message for each value that is above the next one in the order of `names`."""
-    stated = [name for name in names if name in values]
-    for low, high in pairwise(stated):
+    keys = [name for name in names if name in values]
+    for low, high in pairwise(keys):
         if values[low] > values[high]:
             yield subject.error(f"{group}.{low}", values[low], f"expected at most {high}, {values[high]:g}")

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from pathlib import Path
 
 from pytest_accel.core.untrusted import BadFile, ErrorAt
@@ -32,11 +33,11 @@ class LintReport:
     @property
     def open(self) -> list[LintMessage]:
         """The messages that no explanation covers."""
-        return [each for each in self.messages if not each.explained]
+        return [message for message in self.messages if not message.explained]
 
     def count(self, severity: str) -> int:
         """Return the number of unexplained messages of one severity."""
-        return Counter(each.severity for each in self.open)[severity]
+        return Counter(message.severity for message in self.open)[severity]
 
     @property
     def clean(self) -> bool:
@@ -55,15 +56,16 @@ def lint(names: Sequence[str], today: str) -> LintReport:
     Raises BadFile for a SKU or path that does not exist.
     """
     paths = [loader.find(name) for name in names]
-    own = [path for path in paths if loader.SHIPPED.resolve() not in path.resolve().parents]
-    shipped = [] if own and own == paths else loader.names()  # one may be the base of others, or of a vendor's SKUs
-    opened = [_open(path, today) for path in (*map(loader.find, shipped), *own)]
-    wanted = {loader.shown(path) for path in paths} or {file for each in opened for file in each.files}
-    chosen = [each for each in opened if wanted & each.files]
-    subjects = [each.subject for each in chosen if each.subject is not None]
-    found = {message for each in chosen for message in each.refused}.union(_examined(subjects))
-    ordered = sorted(found, key=lambda each: (each.file, each.line, each.rule, each.key, each.value))
-    return _report(subjects, sorted(ordered, key=lambda each: SEVERITIES.index(each.severity)), wanted)
+    own_paths = [path for path in paths if loader.SHIPPED.resolve() not in path.resolve().parents]
+    # all shipped ones beside a requested one, which may be the base of others, or of a vendor's SKUs
+    shipped = [] if own_paths and own_paths == paths else loader.names()
+    entries = [_open(path, today) for path in (*map(loader.find, shipped), *own_paths)]
+    requested = {loader.shown(path) for path in paths} or {file for entry in entries for file in entry.files}
+    selected = [entry for entry in entries if requested & entry.files]
+    subjects = [entry.subject for entry in selected if entry.subject is not None]
+    messages = {message for entry in selected for message in entry.errors}.union(_examined(subjects))
+    by_location = sorted(messages, key=attrgetter("file", "line", "rule", "key", "value"))
+    return _report(subjects, sorted(by_location, key=lambda message: SEVERITIES.index(message.severity)), requested)
 
 
 @dataclass(frozen=True)
@@ -74,17 +76,17 @@ class _Opened:
     """
 
     subject: LintedFile | None
-    refused: list[LintMessage]
+    errors: list[LintMessage]
     files: set[str]
 
 
 def _open(path: Path, today: str) -> _Opened:
-    shown = loader.shown(path)
+    name = loader.shown(path)
     try:
         subject = _subject(path, today)
     except BadFile as bad:
-        refused = [_refusal(each, shown) for each in bad.errors]
-        return _Opened(None, refused, {shown, *(each.file for each in refused)})
+        messages = [_refusal(error, name) for error in bad.errors]
+        return _Opened(None, messages, {name, *(message.file for message in messages)})
     return _Opened(subject, [], set(subject.sku.files))
 
 
@@ -95,13 +97,13 @@ def _subject(path: Path, today: str) -> LintedFile:
     return LintedFile(sku, root, _subject(base, today) if base else None, today)
 
 
-def _report(subjects: Iterable[LintedFile], messages: Sequence[LintMessage], wanted: set[str]) -> LintReport:
-    limits = {limit.origin for each in subjects for _, limit, _ in each.limits()}
+def _report(subjects: Iterable[LintedFile], messages: Sequence[LintMessage], requested: set[str]) -> LintReport:
+    limits = {limit.origin for subject in subjects for _, limit, _ in subject.limits()}
     return LintReport(
-        files=len(wanted),
-        limits=sum(origin.rpartition(":")[0] in wanted for origin in limits),
-        messages=[each for each in messages if each.file in wanted or each.rule == "schema"],
-        below=[each for each in messages if each.file not in wanted and each.rule != "schema"],
+        files=len(requested),
+        limits=sum(origin.rpartition(":")[0] in requested for origin in limits),
+        messages=[message for message in messages if message.file in requested or message.rule == "schema"],
+        below=[message for message in messages if message.file not in requested and message.rule != "schema"],
     )
 
 
@@ -113,35 +115,35 @@ def _refusal(error: str | ErrorAt, name: str) -> LintMessage:
 
 def _examined(subjects: Iterable[LintedFile]) -> Iterator[LintMessage]:
     """Yield the messages of all subjects, each with its explanation if it has one, and the stale explanations."""
-    used: set[tuple[str, int]] = set()
+    applied: set[tuple[str, int]] = set()
     explaining: dict[tuple[str, int], Located] = {}
     for subject in subjects:
-        explaining |= {(at.file, at.line): at for at in _entries(subject)}
-        yield from (each for _, each in _explained(subject, used))
-    for place, at in explaining.items():
-        if place not in used:
-            yield _stale(at)
+        explaining |= {(entry.file, entry.line): entry for entry in _entries(subject)}
+        yield from (message for _, message in _explained(subject, applied))
+    for location, entry in explaining.items():
+        if location not in applied:
+            yield _stale(entry)
 
 
-def _explained(subject: LintedFile, used: set[tuple[str, int]]) -> Iterator[tuple[LintMessage, LintMessage]]:
+def _explained(subject: LintedFile, applied: set[tuple[str, int]]) -> Iterator[tuple[LintMessage, LintMessage]]:
     """Yield each message of a subject as its rule states it, and as it is reported: at the file that it belongs to.
 
-    The explanations that hold are added to `used`. An explanation holds for what its own file finds; a value that
-    another file puts there is not explained by it.
+    The explanations that hold are added to `applied`. An explanation holds for the findings of its own file; a value
+    that another file puts there is not explained by it.
     """
-    base, own = subject.base, subject.sku.own_file
-    below = {same(raw): each for raw, each in _explained(base, set())} if base else {}
-    vendors = [name for name in subject.sku.files if own and name.startswith(f"{loader.VENDOR_FILES}/")]
+    base, own_file = subject.base, subject.sku.own_file
+    base_messages = {same(raw): message for raw, message in _explained(base, set())} if base else {}
+    vendors = [name for name in subject.sku.files if own_file and name.startswith(f"{loader.VENDOR_FILES}/")]
     files, entries = base.sku.files if base else vendors, _entries(subject)
     for message in _findings(subject):
-        of_rule = (at for at in entries if at.data["rule"].data == message.rule)
-        entry = next((at for at in of_rule if fnmatchcase(message.key, at.data["key"].data)), None)
-        known = below.get(same(message))
+        of_rule = (entry for entry in entries if entry.data["rule"].data == message.rule)
+        entry = next((entry for entry in of_rule if fnmatchcase(message.key, entry.data["key"].data)), None)
+        inherited = base_messages.get(same(message))
         if entry is not None:
-            used.add((entry.file, entry.line))
+            applied.add((entry.file, entry.line))
             yield message, replace(message, explained=str(entry.plain()["reason"]))
-        elif known is not None:
-            yield message, known if message.file in files else replace(message, explained=known.explained)
+        elif inherited is not None:
+            yield message, inherited if message.file in files else replace(message, explained=inherited.explained)
         else:
             yield message, moved(message, subject, files)
 
@@ -155,17 +157,16 @@ def _findings(subject: LintedFile) -> Iterator[LintMessage]:
 def _entries(subject: LintedFile) -> list[Located]:
     """Return the explanations that a file gives, without those of the files that it extends."""
     inherited = subject.base.sku.files if subject.base else ()
-    stated = subject.root.data.get("explained")
-    return [at for at in (stated.data if stated else ()) if at.file not in inherited]
+    section = subject.root.data.get("explained")
+    return [entry for entry in (section.data if section else ()) if entry.file not in inherited]
 
 
-def _stale(at: Located) -> LintMessage:
-    entry = at.plain()
-    known = explanations()
-    if entry["rule"] not in known:
-        why = f"expected a rule; {nearest(entry['rule'], known)}"
-        return LintMessage(at.file, at.line, "error", "explained", f"rule {entry['rule']}", why, "explained")
-    what = f"{entry['rule']} at {entry['key']}"
-    return LintMessage(
-        at.file, at.line, "warning", "explained", what, "expected a message: delete the entry", "explained"
-    )
+def _stale(entry: Located) -> LintMessage:
+    """Return the message on an explanation that explains nothing, or whose rule does not exist."""
+    rule, rules = entry.data["rule"].data, explanations()
+    if rule not in rules:
+        severity, value, expected = "error", f"rule {rule}", f"expected a rule; {nearest(rule, rules)}"
+    else:
+        value, expected = f"{rule} at {entry.data['key'].data}", "expected a message: delete the entry"
+        severity = "warning"
+    return LintMessage(entry.file, entry.line, severity, "explained", value, expected, "explained")

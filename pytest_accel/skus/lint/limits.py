@@ -1,4 +1,4 @@
-"""Rules on single limits: floor, reference, ceiling, and what they were validated on."""
+"""Rules on single limits: floor, reference, ceiling, and the devices and software of their validation."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ SHARES = ("soak.droop", "soak.throttle.sw_thermal")
 def healthy(subject: LintedFile) -> Iterator[LintMessage]:
     """Report a bound on the wrong side of the healthy figure, too far from it (degraded parts pass), or too near it."""
     for key, limit, platform in subject.limits():
-        below, floor = _below(subject, key), limit.floor
-        reference = limit.highest or (below.healthy[1] if below and below.healthy else below and below.reference)
+        base, floor = _base_limit(subject, key), limit.floor
+        reference = limit.highest or (base.healthy[1] if base and base.healthy else base and base.reference)
         if reference and floor is not None and floor > reference:
             yield subject.error(key, floor, f"expected a floor below the reference {reference:g}")
         if reference and limit.ceiling is not None and limit.ceiling < reference:
             yield subject.error(key, limit.ceiling, f"expected a ceiling above the reference {reference:g}")
-        most, of = limit.reference, "the reference"
-        if limit.metric == POWER and (held := reach(subject.sku, limit, platform)):
-            most, of = held
-        if most and floor and TIGHT * most < floor <= most:
-            yield subject.warning(key, floor, f"expected at most {TIGHT * most:.4g}, {TIGHT} of {of} {most:g}")
-        for figure, share, what in _held_against(subject, limit, below) if floor is not None else ():
+        maximum, label = limit.reference, "the reference"
+        if limit.metric == POWER and (reached := reach(subject.sku, limit, platform)):
+            maximum, label = reached
+        if maximum and floor and TIGHT * maximum < floor <= maximum:
+            yield subject.warning(key, floor, f"expected at most {TIGHT * maximum:.4g}, {TIGHT} of {label} {maximum:g}")
+        for figure, share, basis in _held_against(subject, limit, base) if floor is not None else ():
             if floor is not None and floor < share * figure:
-                expected = f"expected at least {share * figure:.4g}, {share} of the {what} {figure:g}"
+                expected = f"expected at least {share * figure:.4g}, {share} of the {basis} {figure:g}"
                 yield subject.warning(key, floor, expected)
                 break
 
 
-def _held_against(subject: LintedFile, limit: Limit, below: Limit | None) -> Iterator[tuple[float, float, str]]:
-    """Yield figures that a floor is held against, the smallest share of each that it may be, and what each is.
+def _held_against(subject: LintedFile, limit: Limit, base: Limit | None) -> Iterator[tuple[float, float, str]]:
+    """Yield figures that a floor is held against, the smallest share of each that it may be, and the name of each.
 
     A limit with a healthy figure of its own is also held, less strictly, against that of the limit that it replaces. A
     floor without any replaces no floor that is clearly higher.
     """
-    own, replaced = _lowest(limit), _lowest(below)
+    lowest, base_lowest = _lowest(limit), _lowest(base)
     slack = LOOSE if limit.unit in RATES else LOOSE_OTHERWISE
-    if own:
-        yield own, slack, "healthy"
-    if replaced:
-        yield replaced, LOOSE_OTHERWISE if own else slack, "healthy"
-    elif below and below.floor and not own:
-        yield below.floor, LOWERED, f"floor of {subject.base.sku.name if subject.base else ''},"
+    if lowest:
+        yield lowest, slack, "healthy"
+    if base_lowest:
+        yield base_lowest, LOOSE_OTHERWISE if lowest else slack, "healthy"
+    elif base and base.floor and not lowest:
+        yield base.floor, LOWERED, f"floor of {subject.base.sku.name if subject.base else ''},"
 
 
 def _lowest(limit: Limit | None) -> float | None:
@@ -68,7 +68,7 @@ def _lowest(limit: Limit | None) -> float | None:
     return limit.healthy[0] if limit.healthy else limit.reference
 
 
-def _below(subject: LintedFile, key: str) -> Limit | None:
+def _base_limit(subject: LintedFile, key: str) -> Limit | None:
     """Return the limit that a file replaces, of the file that it extends; None if there is none."""
     limits = subject.base.limits() if subject.base else ()
     return next((limit for name, limit, _ in limits if name == key), None)
@@ -82,12 +82,12 @@ def ceiling(subject: LintedFile) -> Iterator[LintMessage]:
             continue
         if limit.unit in RATES and limit.floor is None:
             yield subject.warning(key, limit.ceiling, "expected a floor: for a rate, more is better")
-        most = _most(limit, subject.sku)
-        if most is not None and not 0 <= limit.ceiling <= most[0]:
-            yield subject.error(key, limit.ceiling, f"expected 0 to {most[0]:g}, {most[1]}")
+        maximum = _max_ceiling(limit, subject.sku)
+        if maximum is not None and not 0 <= limit.ceiling <= maximum[0]:
+            yield subject.error(key, limit.ceiling, f"expected 0 to {maximum[0]:g}, {maximum[1]}")
 
 
-def _most(limit: Limit, sku: Sku) -> tuple[float, str] | None:
+def _max_ceiling(limit: Limit, sku: Sku) -> tuple[float, str] | None:
     """Return the highest sensible ceiling for the metric's unit and the reason; None if there is none."""
     if limit.unit == "1" and limit.metric.startswith(SHARES):
         return 0.5, "a fraction above one half never occurs"
@@ -105,24 +105,24 @@ def stated(subject: LintedFile) -> Iterator[LintMessage]:
     stated_by = {name: implied.limits(subject.sku, platform) for name, platform in subject.sku.platforms.items()}
     for key, limit, platform in subject.limits():
         follows = stated_by[platform.name].get(limit.metric)
-        least = limit.floor if limit.equals is None else limit.equals
-        most = follows and (follows.floor if follows.equals is None else follows.equals)
-        if follows and isinstance(least, int | float) and isinstance(most, int | float) and least < most:
-            where = follows.origin.replace(f" of {subject.sku.name}", "")
-            yield subject.warning(key, least, f"expected at least {most:g} ({where})")
+        bound = limit.floor if limit.equals is None else limit.equals
+        minimum = follows and (follows.floor if follows.equals is None else follows.equals)
+        if follows and isinstance(bound, int | float) and isinstance(minimum, int | float) and bound < minimum:
+            origin = follows.origin.replace(f" of {subject.sku.name}", "")
+            yield subject.warning(key, bound, f"expected at least {minimum:g} ({origin})")
 
 
 @rule
 def several(subject: LintedFile) -> Iterator[LintMessage]:
     """Require that a link was validated on two devices, and that a collective has the ranks of its platform."""
     for key, limit, platform in subject.limits():
-        declared, stated = declaration_of(limit.metric), limit.conditions.get("ranks")
-        if declared and declared.for_several and limit.source is not None and limit.source.devices == 1:
+        probe, ranks = declaration_of(limit.metric), limit.conditions.get("ranks")
+        if probe and probe.for_several and limit.source is not None and limit.source.devices == 1:
             yield subject.error(f"{key}.source.devices", 1, "expected two or more: a link has two ends")
-        between = declared is not None and declared.runs == "nodes"  # those of several nodes
-        right = platform.devices or 0
-        if stated and right and (stated % right if between else stated != right):
-            yield subject.error(f"{key}.ranks", stated, f"expected {platform.devices}, the devices of {platform.name}")
+        across_nodes = probe is not None and probe.runs == "nodes"
+        devices = platform.devices or 0
+        if ranks and devices and (ranks % devices if across_nodes else ranks != devices):
+            yield subject.error(f"{key}.ranks", ranks, f"expected {platform.devices}, the devices of {platform.name}")
 
 
 @rule
@@ -133,8 +133,8 @@ def software(subject: LintedFile) -> Iterator[LintMessage]:
             if name not in MEANINGS:
                 yield subject.warning(f"{key}.software", name, f"expected one of {', '.join(MEANINGS)}")
             bounds = re.findall(r"\d+(?:\.\d+)*", text)
-            near = ["0", *bounds, *(f"{bound}.0.0.1" for bound in bounds)]  # at and just above each bound
-            if not any(versions.parse(text).holds(version) for version in near):
+            candidates = ["0", *bounds, *(f"{bound}.0.0.1" for bound in bounds)]  # at and just above each bound
+            if not any(versions.parse(text).holds(version) for version in candidates):
                 yield subject.error(f"{key}.software.{name}", text, "expected a range that some version lies in")
 
 
@@ -147,26 +147,24 @@ def source(subject: LintedFile) -> Iterator[LintMessage]:
     sheet = subject.sku.datasheet
     groups = ("tflops", "memory", "compute", "power", "temperature")
     unsourced = [group for group in groups if getattr(sheet, group) and sheet.source_of(group) is None]
+    form = "expected 'source: {kind, by, date}'"
     if unsourced:
-        yield subject.warning(
-            "datasheet", f"no source of {', '.join(unsourced)}", "expected 'source: {kind, by, date}'"
-        )
+        yield subject.warning("datasheet", f"no source of {', '.join(unsourced)}", form)
     for platform in subject.sku.platforms.values():
         figures = [name for name in ("pcie", "host_link", "link", "power_watts") if getattr(platform, name)]
         if figures and platform.source is None:
-            why = "expected 'source: {kind, by, date}'"
-            yield subject.warning(f"platforms.{platform.name}", f"no source of {', '.join(figures)}", why)
-    for key, at in _dates(subject.root, ""):
-        stated = str(at.plain())
-        if stated > subject.today[: len(stated)]:
-            yield subject.error(key, stated, f"expected no later than {subject.today}")
+            yield subject.warning(f"platforms.{platform.name}", f"no source of {', '.join(figures)}", form)
+    for key, entry in _dates(subject.root, ""):
+        day = str(entry.plain())
+        if day > subject.today[: len(day)]:
+            yield subject.error(key, day, f"expected no later than {subject.today}")
 
 
-def _dates(at: Located, key: str) -> Iterator[tuple[str, Located]]:
+def _dates(entry: Located, key: str) -> Iterator[tuple[str, Located]]:
     """Yield the key and date of every source below a value."""
-    if not isinstance(at.data, dict):
+    if not isinstance(entry.data, dict):
         return
-    if {"kind", "by", "date"} <= at.data.keys():
-        yield f"{key}.date", at.data["date"]
-    for name, each in at.data.items():
-        yield from _dates(each, f"{key}.{name}".lstrip("."))
+    if {"kind", "by", "date"} <= entry.data.keys():
+        yield f"{key}.date", entry.data["date"]
+    for name, child in entry.data.items():
+        yield from _dates(child, f"{key}.{name}".lstrip("."))

@@ -1,4 +1,4 @@
-"""LintedFile and Implausible: the threshold file that a rule checks, and what the rule reports."""
+"""LintedFile and LintMessage: the threshold file that a rule checks, and the report of the rule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEVERITIES = ("error", "warning")
 
 @dataclass(frozen=True)
 class LintMessage:
-    """An implausible value: its place, the value, and what was expected instead."""
+    """An implausible value: its file and line, the value, and the expectation that it fails."""
 
     file: str
     line: int
@@ -41,30 +41,29 @@ class LintedFile:
 
     def get(self, key: str) -> Located | None:
         """Return the value at a dotted key such as "datasheet.tflops.bf16", None if the file has none."""
-        at, left = _walk(self.root, key)
-        return None if left else at
+        entry, remainder = _walk(self.root, key)
+        return None if remainder else entry
 
     def plain(self, key: str) -> Any:
         """Return the value at a dotted key as plain data, None if the file has none."""
-        at = self.get(key)
-        return at and at.plain()
+        entry = self.get(key)
+        return entry and entry.plain()
 
     def limits(self) -> Iterator[tuple[str, Limit, Platform]]:
         """Yield every limit of the file with its key and platform; one of the SKU itself with the usual platform.
 
-        What others published for a metric without a limit has the key of a figure.
+        A published figure of a metric without a limit has the key of a figure.
         """
         platforms = self.sku.platforms
-        every = [
-            (f"limits.{metric}", limit, next(iter(platforms.values()))) for metric, limit in self.sku.limits.items()
-        ]
-        for platform in platforms.values():
-            every += [
-                (f"platforms.{platform.name}.limits.{each.metric}", each, platform) for each in platform.limits.values()
-            ]
-        for key, limit, platform in every:
-            own = self.sku.limits.get(limit.metric)
-            if key.startswith("platforms.") and own and (own.origin, own.published) == (limit.origin, limit.published):
+        tables = [("", self.sku.limits, next(iter(platforms.values())))]
+        tables += [(f"platforms.{platform.name}.", platform.limits, platform) for platform in platforms.values()]
+        for key, limit, platform in (
+            (f"{prefix}limits.{metric}", limit, platform)
+            for prefix, limits, platform in tables
+            for metric, limit in limits.items()
+        ):
+            base = self.sku.limits.get(limit.metric) if key.startswith("platforms.") else None
+            if base and (base.origin, base.published) == (limit.origin, limit.published):
                 continue  # the SKU's own, with the floor of its class
             if limit.bounded and limit.declared_by is not DeclaredBy.CLASS:
                 yield key, limit, platform
@@ -80,23 +79,20 @@ class LintedFile:
         return self._finding("warning", key, value, expected)
 
     def _finding(self, severity: str, key: str, value: object, expected: str) -> LintMessage:
-        at, _ = _walk(self.root, key)
-        shown = f"{value:g}" if isinstance(value, float) else str(value)
-        return LintMessage(at.file, at.line, severity, key, shown, expected)
+        entry, _ = _walk(self.root, key)
+        text = f"{value:g}" if isinstance(value, float) else str(value)
+        return LintMessage(entry.file, entry.line, severity, key, text, expected)
 
 
-def _walk(at: Located, key: str) -> tuple[Located, str]:
-    """Return the value at a key, or the deepest value above it and the rest of the key.
-
-    Names are matched longest first, because the names of metrics contain dots.
-    """
-    names = at.data if isinstance(at.data, dict) else {}
-    for name in sorted(names, key=len, reverse=True):
+def _walk(entry: Located, key: str) -> tuple[Located, str]:
+    """Return the value at a key, or the deepest value above it and the rest of the key."""
+    names = entry.data if isinstance(entry.data, dict) else {}
+    for name in sorted(names, key=len, reverse=True):  # longest first: the names of metrics contain dots
         if key == name:
             return names[name], ""
         if key.startswith(f"{name}."):
             return _walk(names[name], key[len(name) + 1 :])
-    return at, key
+    return entry, key
 
 
 Check = Callable[[LintedFile], Iterable[LintMessage]]
@@ -109,7 +105,7 @@ def rule(check: Check) -> Check:
     return check
 
 
-# -- messages of a file that extends another: those that the file causes are its own, wherever the value stands
+# -- messages of a file that extends another: those that the file causes are its own, in whichever file the value stands
 
 
 NO_FIGURES = ("sku", "title", "vendor", "extends", "explained", "source", "sources")
@@ -117,41 +113,41 @@ NO_FIGURES = ("sku", "title", "vendor", "extends", "explained", "source", "sourc
 
 
 def same(message: LintMessage) -> tuple[str, str, str, str]:
-    """Return what two messages have in common that say the same of the same value, wherever it stands."""
+    """Return the key that two messages share which say the same of the same value, in whichever file it stands."""
     return message.rule, message.key, message.value, message.expected
 
 
-def moved(message: LintMessage, subject: LintedFile, below: Iterable[str]) -> LintMessage:
-    """Return a message at the place of the value that caused it, if the value that it names stands in a file `below`.
+def moved(message: LintMessage, subject: LintedFile, base_files: Iterable[str]) -> LintMessage:
+    """Return a message at the location of the value that caused it, if the value that it names is in `base_files`.
 
-    The text then names the place of that value, too.
+    The text then names the location of that value, too.
     """
-    files = set(below)
+    files = set(base_files)
     if message.file not in files:
         return message
-    at = cause(subject, message.key, files)
-    where = f"{message.file}:{message.line}"
-    return replace(message, file=at.file, line=at.line, expected=f"{message.expected} (the value is that of {where})")
+    entry = cause(subject, message.key, files)
+    expected = f"{message.expected} (the value is that of {message.file}:{message.line})"
+    return replace(message, file=entry.file, line=entry.line, expected=expected)
 
 
-def cause(subject: LintedFile, key: str, below: Iterable[str]) -> Located:
+def cause(subject: LintedFile, key: str, base_files: Iterable[str]) -> Located:
     """Return the value of the file on top that stands nearest to a key, numbers first; the root if there is none."""
-    files, words = set(below), key.split(".")
-    own = [(name, at) for name, at in _values(subject.root, ()) if at.file not in files]
+    files, words = set(base_files), key.split(".")
+    figures = [(name, entry) for name, entry in _values(subject.root, ()) if entry.file not in files]
 
-    def near(each: tuple[tuple[str, ...], Located]) -> tuple[int, int, bool]:
-        name, at = each
-        alike = takewhile(lambda pair: pair[0] == pair[1], zip(name, words, strict=False))
-        return len([*alike]), len({*name} & {*words}), isinstance(at.data, int | float)
+    def likeness(figure: tuple[tuple[str, ...], Located]) -> tuple[int, int, bool]:
+        name, entry = figure
+        common = takewhile(lambda pair: pair[0] == pair[1], zip(name, words, strict=False))
+        return len([*common]), len({*name} & {*words}), isinstance(entry.data, int | float)
 
-    return max(own, key=near)[1] if own else subject.root
+    return max(figures, key=likeness)[1] if figures else subject.root
 
 
-def _values(at: Located, key: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Located]]:
+def _values(entry: Located, key: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Located]]:
     """Yield every figure of a file with its key as words; names with dots are several words."""
-    if not isinstance(at.data, dict):
-        yield key, at
+    if not isinstance(entry.data, dict):
+        yield key, entry
         return
-    for name, each in at.data.items():
+    for name, child in entry.data.items():
         if name not in NO_FIGURES:
-            yield from _values(each, (*key, *name.split(".")))
+            yield from _values(child, (*key, *name.split(".")))

@@ -1,4 +1,4 @@
-"""Rules that compare limits with what the hardware can do."""
+"""Rules that compare limits with the maximum of the hardware."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _headroom(sku: Sku, limit: Limit, platform: Platform) -> float:
         ranks = int(limit.conditions.get("ranks") or platform.devices or 0)
         reduced = str(limit.conditions.get("algorithm", "")).lower() in IN_NETWORK
         return 2 * (ranks - 1) / ranks if reduced and ranks > 1 else 1.0
-    if limit.metric == peaks.ALL_NODES:  # trees over few nodes, and one NVLink domain, reach what a node does by itself
+    if limit.metric == peaks.ALL_NODES:  # trees over few nodes, and one NVLink domain, reach the rate inside of a node
         inside, wire = 2 * platform.link.get("gb_per_s", 0.0), platform.wire_gb_per_s or 0.0
         return max(1.0, inside / wire) if wire else 1.0
     metric = peaks.measured_as(sku, limit.metric)
@@ -64,12 +64,12 @@ def _headroom(sku: Sku, limit: Limit, platform: Platform) -> float:
 
 def _clocked(sku: Sku, metric: str) -> float:
     """Return the peak at the clocks that the device reports, as a fraction of the datasheet's peak."""
-    declared = declaration_of(metric)
+    probe = declaration_of(metric)
     compute, memory = sku.datasheet.compute, sku.datasheet.memory
-    if declared and declared.peak == "memory" and "gb_per_s" in memory:
+    if probe and probe.peak == "memory" and "gb_per_s" in memory:
         return (memory_rate(sku) or 0.0) / float(memory["gb_per_s"])
     clock = compute.get("fp32_clock_mhz" if parse(metric).variant == "fp32" else "tensor_clock_mhz")
-    if not declared or declared.peak != "tflops" or not clock:
+    if not probe or probe.peak != "tflops" or not clock:
         return 1.0
     boost = BOOST if compute.get("tensor_flops_per_clock") == HALF_RATE else 1.0
     return float(compute.get("max_clock_mhz", boost * clock) / clock)
@@ -85,19 +85,19 @@ def _per_device(platform: Platform, ranks: int) -> float | None:
     return pair * (ranks - 1) if topology == "mesh" and pair and ranks else link.get("gb_per_s")
 
 
-def _beside_physics(subject: LintedFile) -> Iterator[tuple[str, float, float, float, str]]:
+def _implausible(subject: LintedFile) -> Iterator[tuple[str, float, float, float, str]]:
     """Yield every limit that is out of range: key, value, the hardware's maximum, with headroom, and its label."""
     for key, limit, platform in subject.limits():
         maximum = reach(subject.sku, limit, platform)
         figures = _figures(limit)
         if maximum is None:
             continue
-        rate, what = maximum
-        most = rate * _headroom(subject.sku, limit, platform)
-        if figures and max(figures) > most:
-            yield key, max(figures), rate, most, what
+        rate, label = maximum
+        bound = rate * _headroom(subject.sku, limit, platform)
+        if figures and max(figures) > bound:
+            yield key, max(figures), rate, bound, label
         elif figures and min(figures) < LOWEST * rate and not 0 < message_bytes(limit.metric) < SMALL:
-            yield key, min(figures), rate, most, what
+            yield key, min(figures), rate, bound, label
 
 
 def _figures(limit: Limit) -> list[float]:
@@ -129,18 +129,18 @@ MAGNITUDES = {
 @rule
 def physics(subject: LintedFile) -> Iterator[LintMessage]:
     """Require figures between 0.4 and 1.0 of what the hardware can do; another unit or a lost digit is named."""
-    for key, value, rate, most, what in _beside_physics(subject):
+    for key, value, rate, bound, label in _implausible(subject):
         # the power of ten that brings a fraction of the maximum into the plausible range, or None
         slip = next((10.0**n for n in (1, -1, 2, -2, 3, -3, 6, -6) if LOWEST <= value / rate * 10.0**n <= 1.0), None)
-        expected = f"{LOWEST * rate:.4g} to {most:.4g}, from {LOWEST} of {what}"
+        expected = f"{LOWEST * rate:.4g} to {bound:.4g}, from {LOWEST} of {label}"
         if slip is not None:
-            meant = f"{value * slip:.4g} would be {value * slip / rate:.2f} of {what}"
-            expected = f"another unit or digit: {meant}, this is {value / rate:.2g}"
+            hint = f"{value * slip:.4g} would be {value * slip / rate:.2f} of {label}"
+            expected = f"another unit or digit: {hint}, this is {value / rate:.2g}"
         yield subject.error(key, value, f"expected {expected}")
     for key, (low, high) in MAGNITUDES.items():
-        stated = subject.plain(f"datasheet.{key}")
-        if stated is not None and not low <= stated <= high:
-            yield subject.error(f"datasheet.{key}", stated, f"expected {low:g} to {high:g} in this unit")
+        number = subject.plain(f"datasheet.{key}")
+        if number is not None and not low <= number <= high:
+            yield subject.error(f"datasheet.{key}", number, f"expected {low:g} to {high:g} in this unit")
     bf16 = subject.sku.datasheet.tflops.get("bf16", math.inf)
     for key, limit, platform in subject.limits():
         figure, wide = max(_figures(limit), default=0.0), parse(limit.metric).variant in WIDE

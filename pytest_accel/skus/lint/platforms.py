@@ -43,8 +43,8 @@ def pcie_rate(subject: LintedFile) -> Iterator[LintMessage]:
         elif {"gen", "lanes", "gb_per_s"} <= pcie.keys():
             expected = PCIE_LANE[int(pcie["gen"])] * pcie["lanes"]
             if abs(pcie["gb_per_s"] / expected - 1) > WITHIN:
-                why = f"expected {expected:.4g} per direction: gen {pcie['gen']} x{pcie['lanes']}"
-                yield subject.error(f"{key}.gb_per_s", pcie["gb_per_s"], why)
+                reason = f"expected {expected:.4g} per direction: gen {pcie['gen']} x{pcie['lanes']}"
+                yield subject.error(f"{key}.gb_per_s", pcie["gb_per_s"], reason)
 
 
 @rule
@@ -53,18 +53,18 @@ def link_rate(subject: LintedFile) -> Iterator[LintMessage]:
     for platform in subject.sku.platforms.values():
         link, key = platform.link, f"platforms.{platform.name}.link"
         rates = link_rates(link, subject.sku.architecture)
-        most = MOST_LINKS.get(_kind(link, subject.sku.architecture), 0)
+        max_links = MOST_LINKS.get(_kind(link, subject.sku.architecture), 0)
         count, rate = link.get("count"), link.get("gb_per_s")
-        if most and count and count > most:
-            yield subject.error(f"{key}.count", count, f"expected at most {most} {link['type']}")
+        if max_links and count and count > max_links:
+            yield subject.error(f"{key}.count", count, f"expected at most {max_links} {link['type']}")
             continue
-        possible = [times * each for times in ([count] if count else range(1, most + 1)) for each in rates]
-        if rate and possible and all(abs(rate / each - 1) > WITHIN for each in possible):
-            one = " or ".join(map(str, rates))
-            expected = f"expected 1 to {most} times {one} per direction, the rate of one {link['type']}"
+        possible = [times * per_link for times in ([count] if count else range(1, max_links + 1)) for per_link in rates]
+        if rate and possible and all(abs(rate / total - 1) > WITHIN for total in possible):
+            unit_rate = " or ".join(map(str, rates))
+            expected = f"expected 1 to {max_links} times {unit_rate} per direction, the rate of one {link['type']}"
             if count:
-                rated = " or ".join(f"{count * each:g}" for each in rates)
-                expected = f"expected {rated} per direction: {count} {link['type']} of {one}"
+                rated = " or ".join(f"{count * per_link:g}" for per_link in rates)
+                expected = f"expected {rated} per direction: {count} {link['type']} of {unit_rate}"
             yield subject.error(f"{key}.gb_per_s", rate, expected)
 
 
@@ -75,12 +75,12 @@ def fabric(subject: LintedFile) -> Iterator[LintMessage]:
     Floors above the wire rate are found by the rule `physics`.
     """
     for platform in subject.sku.platforms.values():
-        key, stated, devices = f"platforms.{platform.name}.fabric", platform.fabric, platform.devices
-        nics, rate, domain = (stated.get(name) for name in ("nics", "gbit_per_s", "nvlink_domain"))
+        key, network, devices = f"platforms.{platform.name}.fabric", platform.fabric, platform.devices
+        nics, rate, domain = (network.get(name) for name in ("nics", "gbit_per_s", "nvlink_domain"))
         if rate and rate not in NICS:
             yield subject.error(f"{key}.gbit_per_s", rate, f"expected {', '.join(map(str, NICS))}: Gbit/s of one NIC")
         for name in ("nics", "gbit_per_s", "link"):
-            if {"nics", "gbit_per_s"} & stated.keys() and name not in stated:
+            if {"nics", "gbit_per_s"} & network.keys() and name not in network:
                 yield subject.warning(key, f"no {name}", "expected nics, gbit_per_s and link together")
         if nics and devices and nics % devices and devices % nics:
             yield subject.error(f"{key}.nics", nics, f"expected a multiple or a divisor of {devices}, the devices")
@@ -102,7 +102,7 @@ def _kind(link: Mapping[str, Any], architecture: str) -> str:
     return XGMI.get(architecture, "") if kind == "xgmi" else kind
 
 
-# -- figures that follow from what a file states
+# -- figures that follow from others of the file
 
 
 def parts_of_peak(sku: Sku, kind: str) -> list[float]:

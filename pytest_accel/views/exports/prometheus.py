@@ -16,15 +16,15 @@ def text(families: Iterable[Family]) -> str:
     """Return metrics in the text format. Numbers that are not finite and metrics without a series are left out."""
     lines: list[str] = []
     for name, help_text, rows in families:
-        told = [_line(name, labels, number) for labels, number in rows if math.isfinite(number)]
-        if told:
-            lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge", *told]
+        series = [_line(name, labels, number) for labels, number in rows if math.isfinite(number)]
+        if series:
+            lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge", *series]
     return "\n".join(lines) + "\n"
 
 
 def _line(name: str, labels: Labels, number: float) -> str:
-    told = ",".join(f'{label}="{_escaped(value)}"' for label, value in labels)
-    return f"{name}{{{told}}} {number!r}" if told else f"{name} {number!r}"
+    pairs = ",".join(f'{label}="{_escaped(value)}"' for label, value in labels)
+    return f"{name}{{{pairs}}} {number!r}" if pairs else f"{name} {number!r}"
 
 
 def _escaped(value: str) -> str:

@@ -32,17 +32,17 @@ def rounded(value: float, digits: int = 5) -> float | int | None:
 def thinned(values: Sequence[float | None]) -> list[float | int | None]:
     """Return at most POINTS of the values, rounded: of each part the one farthest from the median of all."""
     count = min(len(values), POINTS)
-    middle = median([each for each in values if each is not None] or [0.0])
-    kept = []
+    middle = median([value for value in values if value is not None] or [0.0])
+    points = []
     for part in range(count):
-        some = values[part * len(values) // count : (part + 1) * len(values) // count]
-        kept.append(max(some, key=lambda each: -1.0 if each is None else abs(each - middle)))
-    return [None if each is None else rounded(each) for each in kept]
+        chunk = values[part * len(values) // count : (part + 1) * len(values) // count]
+        points.append(max(chunk, key=lambda value: -1.0 if value is None else abs(value - middle)))
+    return [None if value is None else rounded(value) for value in points]
 
 
 def spans(active: Iterable[bool]) -> list[tuple[int, int]]:
     """Return the begin and the end of every stretch of True, the end excluded."""
-    runs = ([place for place, _ in run] for on, run in groupby(enumerate(active), key=itemgetter(1)) if on)
+    runs = ([index for index, _ in run] for flag, run in groupby(enumerate(active), key=itemgetter(1)) if flag)
     return [(run[0], run[-1] + 1) for run in runs]
 
 
@@ -65,11 +65,11 @@ class Plot:
     """The range of healthy figures."""
     meaning: str = ""
     measured: Sequence[Measurement] = ()
-    told: str = ""
-    """What the plot shows, for those who cannot see it."""
+    text: str = ""
+    """The content of the plot as text, for those who cannot see it."""
 
     def data(self) -> dict[str, object]:
-        """Return what the script draws, as JSON has it."""
+        """Return the data that the script draws, for JSON."""
         return {
             "title": self.title,
             "unit": self.unit,
@@ -77,7 +77,7 @@ class Plot:
             "x": self.x,
             "series": [{"name": name, "values": values} for name, values in self.series],
             "marks": [{"label": label, "value": rounded(value)} for label, value in self.marks],
-            "band": [rounded(each) for each in self.band] if self.band else None,
+            "band": [rounded(value) for value in self.band] if self.band else None,
         }
 
 
@@ -85,38 +85,38 @@ def blocks(record: Run, names: Names) -> list[Plot]:
     """Return a plot for each metric and attempt that has samples, in the order of the measurements."""
     counts: Counter[tuple[str, str]] = Counter()
     keys = []
-    sampled = [each for each in record.measurements if each.samples]
-    for each in sampled:
-        place = each.metric, each.subject
-        counts[place] += 1
-        keys.append((each.metric, counts[place], each.how))
+    sampled = [measurement for measurement in record.measurements if measurement.samples]
+    for measurement in sampled:
+        key = measurement.metric, measurement.subject
+        counts[key] += 1
+        keys.append((measurement.metric, counts[key], measurement.how))
     groups = grouped(zip(keys, sampled, strict=True), itemgetter(0))
-    metrics = list(dict.fromkeys(each.metric for each in sampled))
-    verdicts = grouped(record.verdicts, lambda each: each.metric)
+    metrics = list(dict.fromkeys(measurement.metric for measurement in sampled))
+    verdicts = grouped(record.verdicts, lambda verdict: verdict.metric)
     return [
-        _plot(place, key, [each for _, each in groups[key]], verdicts.get(key[0], []), names)
-        for place, key in enumerate(sorted(groups, key=lambda key: metrics.index(key[0])))
+        _plot(index, key, [measurement for _, measurement in groups[key]], verdicts.get(key[0], []), names)
+        for index, key in enumerate(sorted(groups, key=lambda key: metrics.index(key[0])))
     ]
 
 
 def _plot(
-    place: int,
+    index: int,
     key: tuple[str, int, str],
-    measured: Sequence[Measurement],
+    measurements: Sequence[Measurement],
     verdicts: Sequence[Verdict],
     names: Names,
 ) -> Plot:
     metric, attempt, how = key
-    again = f", attempt {attempt}" if attempt > 1 else ""
+    suffix = f", attempt {attempt}" if attempt > 1 else ""
     alone = ", alone" if how == "alone" else ""
-    unit = measured[0].unit
-    x, columns = _columns([each.samples for each in measured])
-    series = [(names[each.subject], column) for each, column in zip(measured, columns, strict=True)]
+    unit = measurements[0].unit
+    x, columns = _columns([measurement.samples for measurement in measurements])
+    series = [(names[measurement.subject], column) for measurement, column in zip(measurements, columns, strict=True)]
     marks = _marks(verdicts, unit)
     limit = "; ".join(f"{label} {show(value, unit)}" for label, value in marks) or "no limit"
     return Plot(
-        f"blocks-{place}",
-        f"{metric}{again}{alone}",
+        f"blocks-{index}",
+        f"{metric}{suffix}{alone}",
         unit,
         "block",
         x,
@@ -124,34 +124,34 @@ def _plot(
         marks,
         _band(verdicts, unit),
         meaning(metric),
-        measured,
-        f"{metric}{again}{alone}: the rate of every block of {len(series)} devices; {limit}.",
+        measurements,
+        f"{metric}{suffix}{alone}: the rate of every block of {len(series)} devices; {limit}.",
     )
 
 
 def _columns(samples: Sequence[Sequence[float | None]]) -> tuple[list[int], list[list[float | int | None]]]:
     """Return the numbers of the blocks, and the samples of each device at these; thinned where there are many."""
-    most = max(map(len, samples))
-    points = min(most, POINTS)
-    columns = [[*kept, *[None] * (points - len(kept))] for kept in map(thinned, samples)]
-    return [1 + part * most // points for part in range(points)], columns
+    longest = max(map(len, samples))
+    points = min(longest, POINTS)
+    columns = [[*values, *[None] * (points - len(values))] for values in map(thinned, samples)]
+    return [1 + part * longest // points for part in range(points)], columns
 
 
 def _marks(verdicts: Sequence[Verdict], unit: str) -> list[Mark]:
     """Return the bounds of the verdicts in the unit of the samples, each once."""
-    found: dict[Mark, None] = {}
-    for each in verdicts:
-        if each.unit != unit:
+    marks: dict[Mark, None] = {}
+    for verdict in verdicts:
+        if verdict.unit != unit:
             continue
-        word = "class " if each.basis is Basis.CLASS else ""
-        both = ((f"{word}floor", finite(each.floor)), ("ceiling", finite(each.ceiling)))
-        found.update({(label, bound): None for label, bound in both if bound is not None})
-    return list(found)[:4]
+        word = "class " if verdict.basis is Basis.CLASS else ""
+        bounds = ((f"{word}floor", finite(verdict.floor)), ("ceiling", finite(verdict.ceiling)))
+        marks.update({(label, bound): None for label, bound in bounds if bound is not None})
+    return list(marks)[:4]
 
 
 def _band(verdicts: Sequence[Verdict], unit: str) -> tuple[float, float] | None:
     """Return the range of healthy figures of the limit, or that of others, None if there is none in this unit."""
-    for limit in (each.limit for each in verdicts if each.limit and each.unit == unit):
+    for limit in (verdict.limit for verdict in verdicts if verdict.limit and verdict.unit == unit):
         if limit.healthy and not limit.relative:
             return limit.healthy
         if limit.published and limit.published.highest is not None:

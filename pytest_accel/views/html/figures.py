@@ -17,14 +17,15 @@ from pytest_accel.judging.causes.findings import Finding, Key
 from pytest_accel.judging.causes.peer_matrix import SHORT, fastest
 from pytest_accel.judging.closing.parts import spanned
 from pytest_accel.run.record import names_of
-from pytest_accel.views.html.words import KINDS, badge, bounds_of, is_fact, together, why
+from pytest_accel.views.html.words import KINDS, badge, bounds_of, is_fact, why
+from pytest_accel.views.table import applies
 
 
 def kind(record: Run) -> str:
     """Return the name of the colour of a result: that of an acceptance with a remark is not that of one without."""
-    found = KINDS.get(record.result, "not-judged")
-    remarked = any(each.status is Status.MARGINAL or each.waiver for each in record.verdicts)
-    return "marginal" if found == "pass" and remarked else found  # as the closing line in the terminal
+    name = KINDS.get(record.result, "not-judged")
+    remarked = any(verdict.status is Status.MARGINAL or verdict.waiver for verdict in record.verdicts)
+    return "marginal" if name == "pass" and remarked else name  # as the closing line in the terminal
 
 
 class PageVerdicts:
@@ -32,89 +33,87 @@ class PageVerdicts:
 
     def __init__(self, record: Run) -> None:
         self.names = names_of(record)
-        stated = (verdict.limit for verdict in record.verdicts if verdict.limit)
-        self.limits = list({(limit.metric, limit.origin): limit for limit in stated}.values())
+        limits = (verdict.limit for verdict in record.verdicts if verdict.limit)
+        self.limits = list({(limit.metric, limit.origin): limit for limit in limits}.values())
         """Every limit once."""
-        shown = [each for each in record.verdicts if each.information or each.status is not Status.NOT_APPLICABLE]
-        self.measured = worst_first([each for each in shown if not is_fact(each.metric)])
-        """What was measured or should have been, worst first."""
+        self._verdicts = worst_first(record.verdicts)
+        self._applicable = list(filter(applies, self._verdicts))
+        self.measured = [verdict for verdict in self._applicable if not is_fact(verdict.metric)]
+        """The verdicts on what was measured or should have been, worst first."""
         self._record = record
-        self._anchors = {verdict.key: f"v{place}" for place, verdict in enumerate(record.verdicts)}
-        self._places = {(limit.metric, limit.origin): place for place, limit in enumerate(self.limits)}
+        self._anchors = {verdict.key: f"v{index}" for index, verdict in enumerate(record.verdicts)}
+        self._places = {(limit.metric, limit.origin): index for index, limit in enumerate(self.limits)}
         self._devices = len(record.devices)
 
     def facts(self) -> list[list[Verdict]]:
         """Return the verdicts on facts and counters, worst first; devices with the same value and verdict together."""
-        facts = [each for each in worst_first(self._record.verdicts) if is_fact(each.metric)]
-        shown = [each for each in facts if each.information or each.status is not Status.NOT_APPLICABLE]
-        alike = grouped(shown, lambda each: (each.metric, badge(each), str(each.value), bounds_of(each), why(each)))
-        return list(alike.values())
+        facts = [verdict for verdict in self._applicable if is_fact(verdict.metric)]
+        return list(grouped(facts, _row).values())
 
-    def findings(self, found: Mapping[Key, Finding]) -> dict[str, dict[str, list[Verdict]]]:
-        """Return what fails or is marginal, worst first, by device and by cause: its fault code, or else its sentence.
+    def findings(self, findings: Mapping[Key, Finding]) -> dict[str, dict[str, list[Verdict]]]:
+        """Return the failures and marginal verdicts, worst first, by device and by cause: fault code, or else sentence.
 
         What was not measured because of an earlier failure of the device belongs to the cause of that failure.
         """
         devices: dict[str, dict[str, list[Verdict]]] = {}
-        for each in worst_first(self._record.verdicts):
-            if each.fails or each.status is Status.MARGINAL:
-                causes, finding = devices.setdefault(each.culprit, {}), found.get(each.key)
-                left_out = next(iter(causes), "") if each.event == LEFT_OUT else ""
-                causes.setdefault(left_out or (finding.title if finding else sentence_of(each)), []).append(each)
+        for verdict in self._verdicts:
+            if verdict.fails or verdict.status is Status.MARGINAL:
+                causes, finding = devices.setdefault(verdict.culprit, {}), findings.get(verdict.key)
+                left_out = next(iter(causes), "") if verdict.event == LEFT_OUT else ""
+                causes.setdefault(left_out or (finding.title if finding else sentence_of(verdict)), []).append(verdict)
         return devices
 
     def devices(self) -> list[tuple[Device, Verdict | None]]:
         """Return the devices, the worst first, each with the worst verdict that fails on it."""
-        failing = grouped((one for one in worst_first(self._record.verdicts) if one.fails), lambda one: one.culprit)
-        known = {device.uuid: device for device in self._record.devices}
-        order = [uuid for uuid in dict.fromkeys((*failing, *known)) if uuid in known]
-        return [(known[uuid], next(iter(failing.get(uuid, ())), None)) for uuid in order]
+        failing = grouped((verdict for verdict in self._verdicts if verdict.fails), lambda verdict: verdict.culprit)
+        by_uuid = {device.uuid: device for device in self._record.devices}
+        order = [uuid for uuid in dict.fromkeys((*failing, *by_uuid)) if uuid in by_uuid]
+        return [(by_uuid[uuid], next(iter(failing.get(uuid, ())), None)) for uuid in order]
 
     def missing(self) -> tuple[str, Verdict] | None:
-        """Return which devices were expected and not found ("gpu5", or "1 of 8"), and the verdict that says why.
+        """Return the devices that were expected and not found ("gpu5", or "1 of 8"), and the verdict with the reason.
 
         A device has its name if it left a gap among the others, which the library then knows.
         """
-        said = {each.metric: each for each in self._record.verdicts if each.fails}
-        count = said.get("inventory.count")
-        found, expected = (finite(count.value), finite(count.expected)) if count else (None, None)
-        if not found or not expected or found >= expected or not self._record.devices:
+        failures = {verdict.metric: verdict for verdict in self._record.verdicts if verdict.fails}
+        count = failures.get("inventory.count")
+        number, expected = (finite(count.value), finite(count.expected)) if count else (None, None)
+        if not number or not expected or number >= expected or not self._record.devices:
             return None
-        last = max(self._record.devices, key=lambda each: each.index)
-        gaps = [name for place in range(last.index) if (name := f"{last.called}{place}") not in self.names.values()]
-        name = spanned(gaps) if len(gaps) == expected - found else f"{expected - found:g} of {expected:g}"
-        return name, said.get("inventory.driver") or said["inventory.count"]
+        last = max(self._record.devices, key=lambda device: device.index)
+        gaps = [name for index in range(last.index) if (name := f"{last.called}{index}") not in self.names.values()]
+        name = spanned(gaps) if len(gaps) == expected - number else f"{expected - number:g} of {expected:g}"
+        return name, failures.get("inventory.driver") or failures["inventory.count"]
 
     def deciding(self) -> list[Verdict]:
         """Return the worst verdict by each floor that a value was held against; of facts, failures."""
-        judged = [each for each in worst_first(self._record.verdicts) if each.limit and each.value is not None]
-        shown = [each for each in judged if each.fails or (each.basis and each.decides and not is_fact(each.metric))]
-        return [group[0] for group in grouped(shown, lambda each: each.metric).values()]
+        judged = [verdict for verdict in self._verdicts if verdict.limit and verdict.value is not None]
+        groups = grouped((verdict for verdict in judged if _decides(verdict)), lambda verdict: verdict.metric)
+        return [group[0] for group in groups.values()]
 
     def waived(self) -> list[list[Verdict]]:
         """Return the verdicts that a waiver covers, those of each waiver together."""
-        waived = [each for each in self._record.verdicts if each.waiver]
-        return list(grouped(waived, lambda each: repr(each.waiver)).values())
+        verdicts = [verdict for verdict in self._record.verdicts if verdict.waiver]
+        return list(grouped(verdicts, lambda verdict: repr(verdict.waiver)).values())
 
     def not_applicable(self) -> list[list[Verdict]]:
         """Return the verdicts on what does not apply, those with the same reason together."""
-        without = [
-            each for each in self._record.verdicts if each.status is Status.NOT_APPLICABLE and not each.information
-        ]
-        return list(grouped(without, sentence_of).values())
+        verdicts = [verdict for verdict in self._record.verdicts if not applies(verdict)]
+        return list(grouped(verdicts, sentence_of).values())
 
     def on(self, verdicts: Sequence[Verdict]) -> str:
-        """Return the names of the devices that verdicts are on."""
-        return together(self.named(verdicts), self._devices)
+        """Return the names of the devices that verdicts are on, such as "gpu0, gpu2 to gpu7", or "all 8" of several."""
+        names = self.named(verdicts)
+        return f"all {len(names)}" if 2 < self._devices == len(names) else spanned(names)
 
     def named(self, verdicts: Sequence[Verdict]) -> list[str]:
         """Return the names of the subjects of verdicts, each once."""
-        return list(dict.fromkeys(self.names[each.subject] for each in verdicts))
+        return list(dict.fromkeys(self.names[verdict.subject] for verdict in verdicts))
 
-    def status(self, measured: Measurement) -> str:
+    def status(self, measurement: Measurement) -> str:
         """Return the status of the first verdict on a metric of a device, empty if there is none."""
-        found = (each for each in self._record.verdicts if each.metric == measured.metric)
-        return next((badge(each).word for each in found if each.subject == measured.subject), "")
+        verdicts = (verdict for verdict in self._record.verdicts if verdict.metric == measurement.metric)
+        return next((badge(verdict).word for verdict in verdicts if verdict.subject == measurement.subject), "")
 
     def anchor(self, verdict: Verdict) -> str:
         """Return the name of the row of a verdict."""
@@ -125,17 +124,26 @@ class PageVerdicts:
         return self._places[limit.metric, limit.origin]
 
     def compared(self, comparison: Comparison | None) -> tuple[str, float | None, str]:
-        """Return how far a verdict is behind its neighbours or its past, as a text, a number and a note."""
+        """Return the distance of a verdict from its neighbours or its past, as a text, a number and a note."""
         if comparison is None:
             return "", None, ""
         ahead, since = comparison.lost < 0, comparison.since
-        told = f"{abs(comparison.lost):.1%} {'ahead' if ahead else 'behind'}"
+        text = f"{abs(comparison.lost):.1%} {'ahead' if ahead else 'behind'}"
         middle = show(comparison.middle, "")
         if since is None:
             clock = " at its clock" * comparison.at_clock
-            return told, -comparison.lost, f"median of {comparison.count}{clock}: {middle}"
-        differs = "".join(f", {name} was {then}" for name, (then, _) in comparison.differs.items())
-        return told, -comparison.lost, f"{since} run of {comparison.day}: {middle}{differs}"
+            return text, -comparison.lost, f"median of {comparison.count}{clock}: {middle}"
+        differs = "".join(f", {name} was {value}" for name, (value, _) in comparison.differs.items())
+        return text, -comparison.lost, f"{since} run of {comparison.day}: {middle}{differs}"
+
+
+def _row(verdict: Verdict) -> tuple[object, ...]:
+    """Return the cells of a fact's row; devices with the same ones share a row."""
+    return verdict.metric, badge(verdict), str(verdict.value), bounds_of(verdict), why(verdict)
+
+
+def _decides(verdict: Verdict) -> bool:
+    return verdict.fails or bool(verdict.basis and verdict.decides and not is_fact(verdict.metric))
 
 
 # -- the matrix of peer copies as a heat map: a table whose cells are tinted. Pure
@@ -177,17 +185,17 @@ def tint(share: float) -> int:
 
 def matrices(record: Run, names: Names) -> list[Matrix]:
     """Return a matrix for each metric of peer copies, from the newest measurement of every sender."""
-    found = []
-    sent = [each for each in record.measurements if each.details.get("row")]
-    for metric, senders in grouped(sent, lambda each: each.metric).items():
-        newest = {each.subject: each for each in senders}
+    result = []
+    rows = [measurement for measurement in record.measurements if measurement.details.get("row")]
+    for metric, senders in grouped(rows, lambda measurement: measurement.metric).items():
+        newest = {measurement.subject: measurement for measurement in senders}
         rates = {
             (names[subject], receiver): rate
-            for subject, each in newest.items()
-            for receiver, value in each.details.get("row", {}).items()
+            for subject, measurement in newest.items()
+            for receiver, value in measurement.details.get("row", {}).items()
             if (rate := finite(value)) is not None
         }
-        known = {name for pair in rates for name in pair}
-        order = [name for name in names.values() if name in known]
-        found.append(Matrix(metric, senders[0].unit, [*order, *sorted(known - set(order))], rates))
-    return found
+        devices = {name for pair in rates for name in pair}
+        order = [name for name in names.values() if name in devices]
+        result.append(Matrix(metric, senders[0].unit, [*order, *sorted(devices - set(order))], rates))
+    return result

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.measurement import finite
-from pytest_accel.core.method import words as named
+from pytest_accel.core.method import words as label
 from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import details, headline, sentence_of
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 PACKAGE = "pytest_accel.views.html"
-"""Where templates, styles and scripts lie."""
+"""The package with the templates, styles and scripts."""
 SHOWN = 4000
 """Length of the longest text that the report shows in full."""
 STYLES = ("uPlot.min.css", "report.css")
 SCRIPTS = ("uPlot.iife.min.js", "tables.js", "report.js")
-"""What is written into the report, in this order."""
+"""The files that are written into the report, in this order."""
 
 
 class MissingExtra(WrongUse):
@@ -57,14 +57,14 @@ def report(record: Run, folder: Path) -> str:
 
     The traces are left out, and the report says why, if the file with the sensor's readings cannot be used.
     """
-    shown, names = traces.window(record), names_of(record)
-    if shown is None:
+    window, names = traces.window(record), names_of(record)
+    if window is None:
         return page(record, None, "nothing was measured")
     try:
         readings = telemetry_file.readings(telemetry_file.find(record, folder))
-        return page(record, traces.traces(readings, shown, names))
-    except BadFile as bad:
-        return page(record, None, str(bad))
+        return page(record, traces.traces(readings, window, names))
+    except BadFile as error:
+        return page(record, None, str(error))
 
 
 def page(record: Run, drawn: traces.Traces | None, absent: str = "") -> str:
@@ -91,22 +91,22 @@ def code(style: str, script: str) -> dict[str, str]:
 
 def _content(record: Run, drawn: traces.Traces | None) -> dict[str, Any]:
     """Return a record and what the template shows beside it, by name."""
-    found = figures.PageVerdicts(record)
-    plots = blocks.blocks(record, found.names)
+    verdicts = figures.PageVerdicts(record)
+    plots = blocks.blocks(record, verdicts.names)
     all_plots = [*(drawn.plots if drawn else ()), *plots]
     return {
         "record": record,
         "result": Result.words(record.result, "NO RESULT"),
         "kind": figures.kind(record),
-        "figures": found,
-        "findings": found.findings(findings_of(record)),
-        "facts": found.facts(),
+        "figures": verdicts,
+        "findings": verdicts.findings(findings_of(record)),
+        "facts": verdicts.facts(),
         "places": places_of(record),
         "codes": findings_of(record),
         "traces": drawn,
         "soaks": traces.summarised(record),
         "plots": plots,
-        "matrices": figures.matrices(record, found.names),
+        "matrices": figures.matrices(record, verdicts.names),
         "conditions": words.conditions(record),
         "data": trusted(data({plot.anchor: plot.data() for plot in all_plots})),
     }
@@ -126,7 +126,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "details": details,
     "headline": headline,
     "meaning": words.meaning,
-    "method": lambda method: ", ".join(f"{named(key)} {value}" for key, value in method.items()),
+    "method": lambda method: ", ".join(f"{label(key)} {value}" for key, value in method.items()),
     "next_run": next_run,
     "number": finite,
     "only": words.only,
@@ -144,7 +144,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "variation": blocks.variation,
     "why": words.why,
 }
-"""What a template calls for a text or a number."""
+"""The functions that a template calls for a text or a number."""
 CONSTANTS = {
     "meanings": words.MEANINGS,
     "points": blocks.POINTS,
@@ -186,18 +186,18 @@ def environment(*packages: str) -> Environment:
     """
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
-        loader=ChoiceLoader([PackageLoader(each, "templates") for each in packages]),
+    jinja = Environment(
+        loader=ChoiceLoader([PackageLoader(package, "templates") for package in packages]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(FILTERS)
-    made.globals.update(CONSTANTS)
-    made.tests["fact"] = words.is_fact
-    return made
+    jinja.filters.update(FILTERS)
+    jinja.globals.update(CONSTANTS)
+    jinja.tests["fact"] = words.is_fact
+    return jinja
 
 
 def _visible(value: Any) -> Any:

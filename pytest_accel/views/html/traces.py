@@ -64,8 +64,8 @@ class TraceWindow:
 
 
 Strip = tuple[str, str, str]
-"""When one reason held on one device: its name, the stretches as the path of a graphic that is POINTS wide and 10 high,
-and how long in words."""
+"""The time for which one reason held on one device: its name, the stretches as the path of a graphic that is POINTS
+wide and 10 high, and the duration in words."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ class _Lane:
     parts: dict[ClockEvent, set[int]] = field(default_factory=dict)
     """The parts in which each reason was seen."""
     readings: int = 0
-    seen: dict[ClockEvent, int] = field(default_factory=dict)
+    counts: dict[ClockEvent, int] = field(default_factory=dict)
     """The number of readings that showed each reason."""
     part: int = -1
     """The part of the last reading."""
-    held: set[ClockEvent] = field(default_factory=set)
+    active: set[ClockEvent] = field(default_factory=set)
     """The reasons that the last reading showed; they hold until the next one."""
     first: dict[str, float] = field(default_factory=dict)
     last: dict[str, float] = field(default_factory=dict)
@@ -100,31 +100,31 @@ class _Lane:
 
 def window(record: Run) -> TraceWindow | None:
     """Return the time of the soak, or that of all measurements where there was none; None if nothing was measured."""
-    timed = [each for each in record.measurements if each.ended > each.started > 0]
-    soaks = [each for each in timed if each.metric == SOAK]
-    chosen = soaks or timed
-    if not chosen:
+    measurements = [measurement for measurement in record.measurements if measurement.ended > measurement.started > 0]
+    soaks = [measurement for measurement in measurements if measurement.metric == SOAK]
+    drawn = soaks or measurements
+    if not drawn:
         return None
-    start, end = min(each.started for each in chosen), max(each.ended for each in chosen)
+    start, end = min(measurement.started for measurement in drawn), max(measurement.ended for measurement in drawn)
     return TraceWindow(start - BESIDE, end + BESIDE, bool(soaks))
 
 
-def traces(readings: Iterable[Reading], shown: TraceWindow, names: Names) -> Traces:
+def traces(readings: Iterable[Reading], window: TraceWindow, names: Names) -> Traces:
     """Return the plots and strips of the readings within a window. Readings of unknown devices are passed over."""
     lanes: dict[str, _Lane] = {}
-    for each in readings:
-        at, uuid = finite(each.get("at")), each.get("uuid")
-        if at is not None and isinstance(uuid, str) and uuid in names and shown.start <= at < shown.end:
-            part = min(POINTS - 1, int((at - shown.start) / shown.seconds * POINTS))
-            _gather(lanes.setdefault(uuid, _Lane()), part, each)
+    for reading in readings:
+        time, uuid = finite(reading.get("at")), reading.get("uuid")
+        if time is not None and isinstance(uuid, str) and uuid in names and window.start <= time < window.end:
+            part = min(POINTS - 1, int((time - window.start) / window.seconds * POINTS))
+            _gather(lanes.setdefault(uuid, _Lane()), part, reading)
     ordered = [(name, lanes[uuid]) for uuid, name in names.items() if uuid in lanes]
-    plots = [plot for gauge in GAUGES if (plot := _plot(gauge, ordered, shown))]
+    plots = [plot for gauge in GAUGES if (plot := _plot(gauge, ordered, window))]
     reasons = [
         (label, event is ClockEvent.SW_POWER_CAP, [_strip(name, lane, event) for name, lane in ordered])
         for event, label in LABELS.items()
         if any(lane.parts.get(event) for _, lane in ordered)
     ]
-    return Traces(shown, plots, reasons)
+    return Traces(window, plots, reasons)
 
 
 def _gather(lane: _Lane, part: int, reading: Reading) -> None:
@@ -133,16 +133,16 @@ def _gather(lane: _Lane, part: int, reading: Reading) -> None:
     for gauge in GAUGES:
         value = finite(reading.get(gauge))
         if value is not None:
-            known = lane.gauges.setdefault(gauge, {})
-            low, high = known.get(part, (value, value))
-            known[part] = min(low, value), max(high, value)
+            ranges = lane.gauges.setdefault(gauge, {})
+            low, high = ranges.get(part, (value, value))
+            ranges[part] = min(low, value), max(high, value)
     since = lane.part if lane.part >= 0 else part
-    for event in lane.held:
+    for event in lane.active:
         lane.parts.setdefault(event, set()).update(range(since, part))
-    lane.held = _shown_by(reading.get("reasons"))
-    for event in lane.held:
+    lane.active = _shown_by(reading.get("reasons"))
+    for event in lane.active:
         lane.parts.setdefault(event, set()).add(part)
-        lane.seen[event] = lane.seen.get(event, 0) + 1
+        lane.counts[event] = lane.counts.get(event, 0) + 1
     for name, event in REASONS.items():
         value = finite(reading.get(name))
         if value is None:
@@ -161,22 +161,22 @@ def _shown_by(mask: object) -> set[ClockEvent]:
     return {event for event in LABELS if mask & event and not (event is ClockEvent.HW_SLOWDOWN and mask & NAMED)}
 
 
-def _plot(gauge: str, lanes: list[tuple[str, _Lane]], shown: TraceWindow) -> Plot | None:
+def _plot(gauge: str, lanes: list[tuple[str, _Lane]], window: TraceWindow) -> Plot | None:
     """Return the plot of one gauge: of each part of the window the value farthest from the median of the device."""
     having = [(name, lane.gauges[gauge]) for name, lane in lanes if gauge in lane.gauges]
     if not having:
         return None
-    parts = sorted({part for _, known in having for part in known})
+    parts = sorted({part for _, ranges in having for part in ranges})
     series = []
-    for name, known in having:
-        middle = median((low + high) / 2 for low, high in known.values())
-        kept = {part: max(pair, key=lambda value: abs(value - middle)) for part, pair in known.items()}
-        series.append((name, [rounded(kept[part]) if part in kept else None for part in parts]))
+    for name, ranges in having:
+        middle = median((low + high) / 2 for low, high in ranges.values())
+        values = {part: max(pair, key=lambda value: abs(value - middle)) for part, pair in ranges.items()}
+        series.append((name, [rounded(values[part]) if part in values else None for part in parts]))
     title, unit = GAUGES[gauge]
-    x = [rounded((part + 0.5) * shown.seconds / POINTS, 4) or 0 for part in parts]
-    where = "the soak" if shown.of_soak else "the run"
+    x = [rounded((part + 0.5) * window.seconds / POINTS, 4) or 0 for part in parts]
+    period = "the soak" if window.of_soak else "the run"
     return Plot(
-        f"trace-{gauge}", title, unit, "s", x, series, told=f"{title} of {len(series)} devices in {unit} over {where}."
+        f"trace-{gauge}", title, unit, "s", x, series, text=f"{title} of {len(series)} devices in {unit} over {period}."
     )
 
 
@@ -184,11 +184,11 @@ def _strip(name: str, lane: _Lane, event: ClockEvent) -> Strip:
     parts = lane.parts.get(event, set())
     stretches = spans(part in parts for part in range(POINTS))
     path = "".join(f"M{begin} 0h{end - begin}v10h-{end - begin}z" for begin, end in stretches)
-    counters = [each for each, one in REASONS.items() if one is event and each in lane.last]
+    counters = [counter for counter, cause in REASONS.items() if cause is event and counter in lane.last]
     if counters:
         how_long = f"{max(0.0, lane.last[counters[0]] - lane.first[counters[0]]):.3g} s"
     else:
-        how_long = f"{lane.seen.get(event, 0) / max(1, lane.readings):.0%} of the readings"
+        how_long = f"{lane.counts.get(event, 0) / max(1, lane.readings):.0%} of the readings"
     return name, path, how_long if parts else "never"
 
 
@@ -201,6 +201,6 @@ def summarised(record: Run) -> list[Measurement]:
 
     None if it says nothing of clock, power and temperature, as of processors.
     """
-    soaks = [each for each in record.measurements if each.metric == SOAK and each.details.get("telemetry")]
-    told = {name for each in soaks for name, value in each.details["telemetry"].items() if value is not None}
-    return soaks if told & {*COUNTED, "clock_mhz", "power_w", "temperature_c"} else []
+    soaks = [soak for soak in record.measurements if soak.metric == SOAK and soak.details.get("telemetry")]
+    fields = {name for soak in soaks for name, value in soak.details["telemetry"].items() if value is not None}
+    return soaks if fields & {*COUNTED, "clock_mhz", "power_w", "temperature_c"} else []

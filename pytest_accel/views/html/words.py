@@ -14,7 +14,6 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import bounds, note_of, sentence_of
 from pytest_accel.core.sku import Basis, Limit
 from pytest_accel.core.verdict import WORST_FIRST, Result, Status, Verdict, show
-from pytest_accel.judging.closing.parts import spanned
 from pytest_accel.probes.declare import declaration_of, finder_of
 from pytest_accel.views.table import COUNTERS, FACTS, HOST, demanded, published_of
 
@@ -56,10 +55,10 @@ def healthy(limit: Limit | None) -> tuple[str, float | None]:
 
 def conditions(record: Run) -> Iterable[tuple[str, list[str]]]:
     """Return the conditions of all measurements, each with the metrics that were measured under them."""
-    newest = {(each.metric, each.subject): each.conditions for each in record.measurements if each.samples}
+    last = {(reading.metric, reading.subject): reading.conditions for reading in record.measurements if reading.samples}
     texts: dict[str, str] = {}
-    for (metric, _), found in newest.items():
-        texts.setdefault(metric, ", ".join(f"{words(key)} {plain(value)}" for key, value in found.items()))
+    for (metric, _), values in last.items():
+        texts.setdefault(metric, ", ".join(f"{words(key)} {plain(value)}" for key, value in values.items()))
     return [(text, metrics) for text, metrics in grouped(texts, texts.__getitem__).items() if text]
 
 
@@ -75,12 +74,12 @@ def simulated(node: Mapping[str, object]) -> str:
     if not node:
         return ""
     faults = node.get("faults")
-    told = [
-        f"{each.get('name')} on device {plain(each.get('devices'))}"
-        for each in (faults if isinstance(faults, list | tuple) else ())
-        if isinstance(each, Mapping)
+    texts = [
+        f"{fault.get('name')} on device {plain(fault.get('devices'))}"
+        for fault in (faults if isinstance(faults, list | tuple) else ())
+        if isinstance(fault, Mapping)
     ]
-    return f"{plain(node.get('node') or node.get('sku'))}: {'; '.join(told) or 'no faults'}"
+    return f"{plain(node.get('node') or node.get('sku'))}: {'; '.join(texts) or 'no faults'}"
 
 
 SIGNS = {
@@ -101,7 +100,7 @@ MEANINGS = {
     Result.INTERRUPTED: "The run was stopped before its end. Nothing was accepted.",
     None: "The record holds no closing line: the run has not ended, or it was killed.",
 }
-"""What each result means, None where there is no result."""
+"""The meaning of each result; the key None is a record without one."""
 
 KINDS: Mapping[Result | None, str] = {Result.ACCEPTED: "pass", Result.HELD: "marginal", Result.REJECTED: "fail"}
 """The colour of a result; every other one has that of what was not judged."""
@@ -127,15 +126,15 @@ def badge(verdict: Verdict) -> Badge:
 
 def counts(verdicts: Iterable[Verdict]) -> dict[Badge, int]:
     """Return the number of verdicts by status, worst first. What does not apply and information are not counted."""
-    judged = [each for each in verdicts if each.status is not Status.NOT_APPLICABLE]
-    return Counter(badge(each) for each in sorted(judged, key=lambda verdict: WORST_FIRST.index(verdict.status)))
+    ordered = sorted(verdicts, key=lambda verdict: WORST_FIRST.index(verdict.status))
+    return Counter(badge(verdict) for verdict in ordered if verdict.status is not Status.NOT_APPLICABLE)
 
 
 def why(verdict: Verdict) -> str:
     """Return the sentence of a verdict that value and limit do not explain by themselves, and the note on it."""
-    plain = verdict.status is Status.PASS or verdict.information
+    clear = verdict.status is Status.PASS or verdict.information
     note = f"note: {note_of(verdict)}" if verdict.note else ""
-    return "; ".join(filter(None, ("" if plain else sentence_of(verdict), note)))
+    return "; ".join(filter(None, ("" if clear else sentence_of(verdict), note)))
 
 
 def is_fact(metric: str) -> bool:
@@ -144,34 +143,29 @@ def is_fact(metric: str) -> bool:
 
 
 def meaning(metric: str) -> str:
-    """Return what a metric is in one sentence; empty if no declaration says it."""
+    """Return the meaning of a metric in one sentence; empty if no declaration has one."""
     family, _, fact = metric.partition(".")
     if is_fact(metric):
-        known = DEVICE_FACTS.get(fact) if f"{family}." in FACTS else None
-        return known.means if known else ""
-    declared = declaration_of(metric) or finder_of(metric)
-    return (declared.function.__doc__ or "").strip().partition("\n")[0] if declared and declared.packaged else ""
+        entry = DEVICE_FACTS.get(fact) if f"{family}." in FACTS else None
+        return entry.means if entry else ""
+    probe = declaration_of(metric) or finder_of(metric)
+    return (probe.function.__doc__ or "").strip().partition("\n")[0] if probe and probe.packaged else ""
 
 
 def plain(value: Any) -> str:
     """Return data of a record as text: mappings and lists as "key value, key value"."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {plain(each)}" for key, each in value.items())
+        return ", ".join(f"{key} {plain(item)}" for key, item in value.items())
     if isinstance(value, str) or not isinstance(value, Sequence):
         return "" if value is None else str(value)
     return ", ".join(map(plain, value))
 
 
-def together(names: Sequence[str], everybody: int) -> str:
-    """Return different names as a list such as "gpu0, gpu2 to gpu7", or "all 8" if there are several and all."""
-    return f"all {len(names)}" if 2 < everybody == len(names) else spanned(names)
-
-
 def time_of(text: str) -> str:
     """Return a time in ISO 8601 as a person reads it: "2026-11-23 19:11 UTC"."""
-    day, _, rest = text.partition("T")
-    zone = " UTC" if rest.endswith(("+00:00", "Z")) else rest[8:]
-    return f"{day} {rest[:5]}{zone}" if rest else text
+    day, _, clock = text.partition("T")
+    zone = " UTC" if clock.endswith(("+00:00", "Z")) else clock[8:]
+    return f"{day} {clock[:5]}{zone}" if clock else text
 
 
 def only(values: Mapping[str, Any], *names: str) -> str:
@@ -181,4 +175,4 @@ def only(values: Mapping[str, Any], *names: str) -> str:
 
 def tally(things: Iterable[str]) -> str:
     """Return things with the number of each: "8 x NVIDIA H100"."""
-    return ", ".join(f"{number} x {each}" for each, number in Counter(things).items())
+    return ", ".join(f"{number} x {thing}" for thing, number in Counter(things).items())
