@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core.ranking import worst_first
-from pytest_accel.core.sentences import sentence_of
+from pytest_accel.core.sentences import limit_of, sentence_of
 from pytest_accel.core.verdict import Result, Status, Verdict, margin_of, show
 from pytest_accel.judging.closing.line import SIMULATED
 from pytest_accel.probes.declare import finder_of
 from pytest_accel.run.record import find, names_of, read
-from pytest_accel.views.table import limit_of
 
 LATE = 2.0
 """The longest time of a step, as a multiple of its plan. The steps after it, which are worth less, pay for it."""

@@ -38,8 +38,8 @@ def report(found: dict[str, Any]) -> str:
     lines += _table(("run", "what", "predicted", "found", "result", "s"), map(_prediction, predictions))
     lines += ["", "## Ours over the tools of others", ""]
     lines += ["0.99 to 1.01: met. Above: SUSPICIOUS, a bug until explained. Below: missed.", ""]
-    heads = ("tool", "what of ours", "against", "ours", "theirs", "unit", "ratio", "verdict", "conditions")
-    lines += _table(heads, map(_ratio, ratios))
+    of_ratios = ("tool", "what of ours", "against", "ours", "theirs", "unit", "ratio", "verdict", "conditions")
+    lines += _table(of_ratios, map(_ratio, ratios))
     sources = {each["tool"]: each["source"] for each in ratios if "source" in each}
     return "\n".join([*lines, "", *(f"* {tool}: {source}" for tool, source in sources.items())]) + "\n"
 

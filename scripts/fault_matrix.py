@@ -9,9 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-import fault_page  # noqa: E402
-import in_process  # noqa: E402
-from fault_cases import BY_A_USER, CASES  # noqa: E402
+from support import fault_page, in_process  # noqa: E402
+from support.fault_cases import BY_A_USER, CASES  # noqa: E402
 
 if __name__ == "__main__":
     rows = {}

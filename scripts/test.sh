@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Our own tests: scripts/test.sh fast|slow|nightly|cuda|cuda-short [PYTEST OPTIONS]
+# Our own tests: scripts/test.sh fast|faults|nightly|cuda|cuda-short [PYTEST OPTIONS]
 #
 # Tests that measure this machine's own processors (marker `devices`) run one after the other in a call of their own,
 # beside the one that runs all others in parallel; its output is shown when both have ended. Exit status: 5 if neither
@@ -9,12 +9,12 @@ typed="$0${*:+$(printf ' %q' "$@")}" # env.sh repeats it where a setting has to 
 cd "$(dirname "$0")/.."
 
 case ${1:-} in
-fast) speed="not slow and not nightly and not cuda_build" ;;
-slow) speed="slow and not nightly and not cuda_build" ;;
+fast) speed="not nightly and not cuda_build" ;;
+faults) speed="fault_kind" ;;
 nightly) speed="nightly and not cuda_build" ;;
 cuda | cuda-short) ;; # all, or what a submission runs
 *)
-    echo "usage: scripts/test.sh fast|slow|nightly|cuda|cuda-short [PYTEST OPTIONS]" >&2
+    echo "usage: scripts/test.sh fast|faults|nightly|cuda|cuda-short [PYTEST OPTIONS]" >&2
     exit 2
     ;;
 esac
@@ -23,12 +23,10 @@ shift
 TYPED="${TYPED:-$typed}" scripts/env.sh dev
 unset TYPED
 
-# strict: an unknown marker or option is an error. no:randomly: a failure can be repeated.
-# benchmark-disable: pytest-benchmark warns under xdist, and a warning is an error. worksteal: a process gets the tests of
-# a file in a row, so that what they share is made once. Bytecode is kept even where the environment says not to: pytest
-# takes ten seconds to compile our tests.
+# worksteal: a process gets the tests of a file in a row, so that what they share is made once. Bytecode is kept even where
+# the environment says not to: pytest takes ten seconds to compile our tests.
 unset PYTHONDONTWRITEBYTECODE
-call() { "${VENV:-.venv-dev}/bin/pytest" -o strict=true -p no:randomly --benchmark-disable "$@"; }
+call() { "${VENV:-.venv-dev}/bin/pytest" "$@"; } # with the settings of tests/pytest.ini
 
 if [[ $kind = cuda* ]]; then # the builds of torch in CUDA_TORCH, by turns; the node of eight has the machine to itself
     for torch in ${CUDA_TORCH:-2.13.0}; do

@@ -1,4 +1,4 @@
-"""Settings of our own tests: `scripts/test.sh` selects by these markers."""
+"""What our own tests have in common; their settings are in tests/pytest.ini."""
 
 from __future__ import annotations
 
@@ -13,19 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import real_devices
+from support import real_devices
 
 from pytest_accel.run.options import is_acceptance_run
 
 pytest_plugins = ["pytester"]
 
-MARKERS = (
-    "slow: full products, builds, end-to-end cases (make test-slow)",
-    "devices: measures this machine's own processors, so it runs serially",
-    "nightly: more of what other tests show (make test-nightly)",
-    "cuda_build: torch's CUDA build over a stand-in for CUDA's runtime (make test-cuda)",
-)
-
+SETTINGS = Path(__file__).with_name("pytest.ini")
 PROGRAMS = (
     *("as", "awk", "basename", "bash", "cat", "chmod", "cp", "cut", "date", "dirname", "env", "expr", "find"),
     *("g++", "git", "grep", "gzip", "head", "id", "kill", "ld", "ln", "ls", "make", "mkdir", "mkfifo", "mktemp"),
@@ -42,15 +36,18 @@ OF_A_JOB = ("CUDA_", "HIP_", "ROCR_", "NCCL_", "SLURM")
 FOLDER = pytest.StashKey[str]()
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers, and turn warnings into errors.
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Begin again with tests/pytest.ini where pytest chose pyproject.toml, as for `pytest` without a path."""
+    if config.inipath == SETTINGS or config.option.inifilename or is_acceptance_run(config.option):
+        return None
+    paths = config.args if config.args_source is pytest.Config.ArgsSource.TESTPATHS else []
+    return pytest.main(["-c", str(SETTINGS), *config.invocation_params.args, *paths])
 
-    pytest reads this file in an acceptance run from the checkout too; a warning there is not an error.
-    """
-    for marker in MARKERS:
-        config.addinivalue_line("markers", marker)
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the folder of programs; pytest reads this file in an acceptance run from the checkout too."""
     if not is_acceptance_run(config.option):
-        config.addinivalue_line("filterwarnings", "error")
         folder = tempfile.TemporaryDirectory(prefix="programs-")
         config.add_cleanup(folder.cleanup)
         config.stash[FOLDER] = folder.name
@@ -66,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Let a quick test and its fixtures find `PROGRAMS` on PATH and no other, and no variable of a job."""
     with pytest.MonkeyPatch.context() as patch:
-        if FOLDER in item.config.stash and not any(map(item.get_closest_marker, ("slow", "nightly", "cuda_build"))):
+        if FOLDER in item.config.stash and not any(map(item.get_closest_marker, ("nightly", "cuda_build"))):
             patch.setenv("PATH", item.config.stash[FOLDER])
             for name in [name for name in os.environ if name.startswith(OF_A_JOB)]:
                 patch.delenv(name)
@@ -97,8 +94,8 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out a file that names no marker which `-m "slow and devices"` asks for: importing all files takes 15 s."""
-    asked = re.findall(r"(?<!not )\b(slow|devices|nightly|cuda_build)\b", config.option.markexpr)
+    """Leave out a file that names no marker which `-m "nightly and devices"` asks for: importing all takes 15 s."""
+    asked = re.findall(r"(?<!not )\b(devices|nightly|cuda_build|fault_kind)\b", config.option.markexpr)
     if not asked or " or " in config.option.markexpr or not collection_path.name.startswith("test_"):
         return None
     text = collection_path.read_text(encoding="utf-8")
@@ -109,5 +106,5 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def fast() -> Iterator[None]:
     """Simulated time, in this process, runs as fast as it can."""
     pytest.importorskip("torch")
-    with importlib.import_module("in_process").fast():
+    with importlib.import_module("support.in_process").fast():
         yield

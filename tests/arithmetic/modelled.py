@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812  as everybody calls it
-import torch_has
 from matrix_units import Operand, Unit
-from probe_device import Instead, on_cpu
+from support import torch_features
+from support.probe_device import Instead, on_cpu
 from torch import Tensor
 
 from pytest_accel.probes.device import gemm
@@ -114,5 +114,5 @@ def margins() -> Iterator[list[float]]:
 
 
 def skip_without(dtype: str) -> None:
-    if dtype in ("mxfp8", "mxfp4", "nvfp4") and not torch_has.blocks():
+    if dtype in ("mxfp8", "mxfp4", "nvfp4") and not torch_features.blocks():
         pytest.skip("this torch has no formats of blocks")

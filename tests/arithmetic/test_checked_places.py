@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import packaged_suite
 import pytest
-import shipped
+from support import packaged_suite, shipped
 
 pytest.importorskip("torch")
 
 import torch
-from probe_device import on_cpu
+from support.probe_device import on_cpu
 
 from pytest_accel.probes.device.error_class import WrongResult
 from pytest_accel.probes.device.gemm import Gemm, checked_step

@@ -10,13 +10,14 @@ import random
 from dataclasses import replace
 
 import pytest
+from support.rows import each_row
 
 pytest.importorskip("torch")
 
 import torch
 from matrix_units import UNITS, Unit
 from modelled import Changed, device_with, margins, same, skip_without
-from probe_device import Instead, compute, on_cpu
+from support.probe_device import Instead, compute, on_cpu
 
 from pytest_accel import probes
 from pytest_accel.probes.collectives import pattern
@@ -54,7 +55,7 @@ def largest_error(dtype: str, unit: Unit, side: int, k: int, seed: int) -> float
     return max(seen)
 
 
-@pytest.mark.parametrize(("dtype", "unit"), [(dtype, units[0]) for dtype, units in UNITS.items()], ids=named)
+@each_row(("dtype", "unit"), [(dtype, units[0]) for dtype, units in UNITS.items()])
 def test_a_healthy_product_is_not_called_wrong(dtype: str, unit: Unit) -> None:
     assert largest_error(dtype, unit, 32, 2048, 0) <= MARGIN
 
@@ -135,7 +136,7 @@ def test_a_sum_that_is_off_by_one_shows_in_the_last_data_set(
 # -- sums and copies of collectives
 
 
-@pytest.mark.parametrize("world", [2, 3, 8, 72, 257, 1024])
+@each_row("world", [2, 3, 8, 72, 257, 1024])
 def test_sums_of_collectives_are_exact_in_any_order(world: int) -> None:
     """Rings in both directions, random orders, a tree; a switch adds in no stated order (NCCL issue 1497)."""
     device = compute()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 pytest.importorskip("torch")
 
@@ -59,7 +60,7 @@ def step_of(instruction: dict[str, Any]) -> Step:
     return fused(kind, BITS.get(unit, 25), group=halved)
 
 
-@pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=lambda instruction: instruction["instruction"])
+@each_row("instruction", INSTRUCTIONS)
 def test_a_model_has_the_bits_of_mma_sim(instruction: dict[str, Any]) -> None:
     for element in instruction["elements"]:
         a, b = (numbers(element[operand], instruction["operands"])[None, None] for operand in "ab")

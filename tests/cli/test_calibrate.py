@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
-from known_good_nodes import failing, record, save
+from support import data_files
+from support.known_good_nodes import failing, record, save
 
 from pytest_accel.cli.main import main
 from pytest_accel.cli.rejudge import judge_again
@@ -36,7 +36,7 @@ def calibrate(*words: object) -> int:
     return main(["calibrate", *map(str, words)])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_file_lints_clean_and_judges_the_records_that_it_came_from(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,7 +55,7 @@ def test_the_file_lints_clean_and_judges_the_records_that_it_came_from(
     assert all(each.basis is Basis.OWN for each in ours), "they decided"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_file_says_what_it_rests_on(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     calibrate(nodes(tmp_path / "good", range(4)), "--output", own, "--owner", "acme")
@@ -76,7 +76,7 @@ def test_the_file_says_what_it_rests_on(tmp_path: Path) -> None:
     assert sku.platforms["hgx8"].limits["all_reduce.busbw@8GiB"].conditions["ranks"] == 8
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_bad_device_is_named_left_out_and_rejected_by_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,10 +96,10 @@ def test_a_bad_device_is_named_left_out_and_rejected_by_the_file(
 
 
 AROUND = Circumstances()
-REFUSED: dict[str, dict[str, Any]] = tabled.tables("cli/uncalibrated")
+REFUSED: dict[str, dict[str, Any]] = data_files.tables("cli/uncalibrated")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_record_that_says_nothing_of_healthy_devices_is_refused_by_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
@@ -119,7 +119,7 @@ def test_a_record_that_says_nothing_of_healthy_devices_is_refused_by_name(
     assert (source.devices, source.by) == (16, "acme")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_record_that_rejects_by_a_fact_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, made = nodes(tmp_path / "good", range(2)), record(7)
     verdicts = failing(made, "health.ecc_uncorrectable_volatile", "3 count, not 0")
@@ -128,7 +128,7 @@ def test_a_record_that_rejects_by_a_fact_is_refused(tmp_path: Path, capsys: pyte
     assert f"refused: {bad}: it rejects gpu0: health.ecc_uncorrectable_volatile 3 count" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_changed_record_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = nodes(tmp_path / "good", range(2))
     bad = save(record(7), tmp_path / "good" / "bad")
@@ -149,7 +149,7 @@ def test_too_few_nodes_write_nothing(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert not (tmp_path / "own.yaml").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_one_node_is_enough_and_the_file_names_its_devices(tmp_path: Path) -> None:
     save(record(1), tmp_path / "one")
     own = tmp_path / "own.yaml"
@@ -166,7 +166,7 @@ def test_one_node_is_enough_and_the_file_names_its_devices(tmp_path: Path) -> No
     assert list(loader.load(str(tmp_path / "ours.yaml")).calibrated_from) == [*sku.calibrated_from, "GPU-0009-0-aa55"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_floor_by_the_method_of_another_level_bounds_nothing(tmp_path: Path) -> None:
     """A soak of 7 s and one of 300 s are two methods; that of the memory is the same at all levels."""
     made = record(1)
@@ -191,7 +191,7 @@ def test_a_floor_by_the_method_of_another_level_bounds_nothing(tmp_path: Path) -
     assert published.differs == ("level standard (ours: quick)",)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_rehearsal_judges_no_hardware(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for node in range(3):
         made = record(node, circumstances=replace(AROUND, simulated=True))
@@ -209,7 +209,7 @@ def test_a_rehearsal_judges_no_hardware(tmp_path: Path, capsys: pytest.CaptureFi
     assert "calibrated from simulated nodes and cannot judge hardware" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "own.yaml").write_text("mine")
     assert calibrate(nodes(tmp_path / "good", range(2)), "--output", tmp_path / "own.yaml") == 4

@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from accepted_nodes import node, save_whole
+from support.accepted_nodes import node, save_whole
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.run import EarlierRecord, Run

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import in_process
 import pytest
-from fault_case import Case
+from support import in_process
+from support.fault_case import Case
 
 from pytest_accel.cli.main import main
 from pytest_accel.core import structured, untrusted
@@ -115,6 +115,7 @@ def test_nothing_worse_is_not_said_of_figures_that_were_not_compared(
     assert out.splitlines()[-1] == "NOTHING WORSE in what was compared: no figure, the states of 4 devices"
 
 
+@pytest.mark.nightly
 def test_other_products_other_nodes_and_simulated_ones_are_not_comparable(
     make: Make, tmp_path: Path, compare: Compare
 ) -> None:

@@ -6,8 +6,8 @@ import re
 import subprocess
 from pathlib import Path
 
-import as_user
 import pytest
+from support import as_user
 
 SITE = """
 from pytest_accel.drivers import Hint
@@ -41,7 +41,7 @@ def discover(folder: Path, changes: str = "", *args: str, torch: str = "2.13.0")
     )  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_of_an_unknown_node_every_device_and_a_file_to_fill_in_are_shown(tmp_path: Path) -> None:
     done = discover(tmp_path, UNKNOWN)
     assert done.returncode == 4
@@ -54,7 +54,7 @@ def test_of_an_unknown_node_every_device_and_a_file_to_fill_in_are_shown(tmp_pat
     assert '\n  names: ["NVIDIA H101 80GB"]\n' in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_file_to_fill_in_is_all_that_is_printed_if_it_is_asked_for(tmp_path: Path) -> None:
     done = discover(tmp_path, UNKNOWN, "--skeleton")
     assert (done.returncode, done.stderr) == (0, "")
@@ -62,7 +62,7 @@ def test_the_file_to_fill_in_is_all_that_is_printed_if_it_is_asked_for(tmp_path:
     assert done.stdout.endswith("source: *measured}\n")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_of_a_mixed_node_the_odd_board_is_named(tmp_path: Path) -> None:
     done = discover(tmp_path, "gpus[3] = nvml.h200(3)")
     assert done.returncode == 4
@@ -89,7 +89,6 @@ def test_of_a_mixed_node_the_odd_board_is_named(tmp_path: Path) -> None:
     ],
     ids=["healthy", "lost", "torch-for-cpus"],
 )
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_exit_status_says_what_keeps_a_run_from_measuring(
     tmp_path: Path, changes: str, torch: str, status: int, words: str
@@ -100,7 +99,6 @@ def test_the_exit_status_says_what_keeps_a_run_from_measuring(
     assert re.search(words, done.stderr)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_without_torch_one_sentence_says_so(tmp_path: Path) -> None:
     done = discover(tmp_path, "import sys; sys.modules['torch'] = None")
@@ -108,7 +106,6 @@ def test_without_torch_one_sentence_says_so(tmp_path: Path) -> None:
     assert done.stderr == "nothing can be measured: torch is not installed in this environment (docs/running.md)\n"
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_in_wsl2_the_library_alone_shows_the_devices(tmp_path: Path) -> None:
     done = discover(tmp_path, "hints.hints = lambda: []")

@@ -14,9 +14,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-import as_user
 import pytest
-from fabrics import ended, transport
+from support import as_user
+from support.fabrics import ended, transport
+from support.rows import each_row
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.fabric import Conclusion, Fabric, FabricNode, GroupResult, Report, Round
@@ -398,7 +399,7 @@ def test_a_run_that_is_cancelled_submits_no_more_jobs(slurm: Slurm) -> None:
     assert slurm.start()[0] == 0, "the run can be taken up again"
 
 
-@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf", "soon"])
+@each_row("minutes", ["0", "-1", "nan", "inf", "soon"])
 def test_a_wrong_timeout_is_refused(minutes: str) -> None:
     with pytest.raises(SystemExit, match="4"):
         main(["fleet", "run", "--sku=cpu", f"--timeout={minutes}"])
@@ -539,7 +540,7 @@ def test_the_exit_code_of_a_job_without_a_record_is_told(slurm: Slurm) -> None:
     assert "n2  job 8 ended as FAILED (JobLaunchFailure, signal 9) without a record" in told
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_node_that_is_busy_for_three_of_seven_nights_and_slow_is_drained_once(slurm: Slurm, tmp_path: Path) -> None:
     """A user's job holds it until the fourth night: no night before leaves a job behind, none after submits a second.
 

@@ -13,12 +13,10 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import as_user
-import host_tree
-import in_process
 import pynvml
 import pytest
-import tabled
+from support import as_user, data_files, host_tree, in_process
+from support.rows import each_row
 
 from pytest_accel.cli.main import main
 from pytest_accel.drivers import Hint, kernel_log
@@ -33,7 +31,7 @@ from pytest_accel.run.processes.supervisor import Child
 from pytest_accel.simulate.libraries import nvml
 from pytest_accel.views import health_line
 
-TABLES: dict[str, Any] = tabled.tables("cli/health")
+TABLES: dict[str, Any] = data_files.tables("cli/health")
 CHANGES: dict[str, str] = TABLES["changes"]
 
 
@@ -168,7 +166,7 @@ def test_it_disturbs_neither_a_job_nor_a_run(
 def test_what_the_options_ask_decides_the_exit_status(
     changes: list[str], options: str, status: int, line: str, health: Health, node: Node, tmp_path: Path
 ) -> None:
-    (tmp_path / "own.yaml").write_text((tabled.DATA / "cli/own-nics.yaml").read_text())
+    (tmp_path / "own.yaml").write_text((data_files.DATA / "cli/own-nics.yaml").read_text())
     os.mkfifo(tmp_path / "unreadable")
     node.change(*changes)
     found, shown = health(*options.split())
@@ -254,7 +252,7 @@ Result = tuple[str, str, float, str]
 """The folder of a run's result, its word, the hours since it began, and its host."""
 
 
-@pytest.mark.parametrize(("results", "asked", "counts"), TABLES["results"])
+@each_row(("results", "asked", "counts"), TABLES["results"])
 def test_the_result_that_counts_is_the_newest_that_says_something_of_this_node(
     results: list[Result], asked: str, counts: str | None, tmp_path: Path
 ) -> None:
@@ -285,7 +283,7 @@ nvml.install(nvml.NvmlLibrary([gpu]))
 """What every process of a check loads before anything else: a GPU whose library does not answer, and no torch."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_driver_that_hangs_ends_in_time_and_leaves_no_process(tmp_path: Path) -> None:
     reached, line = tmp_path / "pid", ""
     (tmp_path / "sitecustomize.py").write_text(SITE % str(reached))
@@ -305,7 +303,7 @@ def test_a_driver_that_hangs_ends_in_time_and_leaves_no_process(tmp_path: Path) 
     assert not as_user.left([int(reached.read_text())])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_needs_neither_an_environment_nor_torch(tmp_path: Path) -> None:
     """Slurm sets SLURMD_NODENAME and nothing else: no PATH, no HOME."""
     (tmp_path / "node.yaml").write_text("sku: h100-sxm\nplatform: dgx\nfaults: [{fault: nic-down}]\n")

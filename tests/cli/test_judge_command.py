@@ -8,11 +8,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import as_user
 import pytest
-import raw_record
-import tabled
-from as_user import Ran
+from support import as_user, data_files, raw_record
+from support.as_user import Ran
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import estimate_of
@@ -79,7 +77,7 @@ def statuses(record: Any) -> list[Any]:
     return [(each["metric"], each["subject"], each["status"], each["floor"]) for each in record["verdicts"]]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_run_counts_what_its_file_overrides_and_holds_the_hash_of_every_file(ran: Ran) -> None:
     assert "1 limit overridden; by ./own.yaml)" in ran.closing
     own = (ran.folder.parent / "own.yaml").read_bytes()
@@ -160,7 +158,7 @@ def test_a_sku_that_was_not_asked_for_is_the_one_of_the_record(
     assert judged(capsys, "rec")[1].startswith("rec/record.json: judged as cpu, platform host, level quick\n")
 
 
-WRONG: dict[str, list[str]] = tabled.tables("cli/judge-mistakes")
+WRONG: dict[str, list[str]] = data_files.tables("cli/judge-mistakes")
 
 
 @pytest.mark.usefixtures("folder")

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
+from support import data_files
+from support.rows import each_row
 
 from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core import structured
@@ -123,7 +124,7 @@ def test_another_floor_changes_its_verdict_alone() -> None:
     assert word(judge_again(new, terms(sku()))) == "ACCEPTED", "a corrected floor clears it"
 
 
-@pytest.mark.parametrize("case", tabled.tables("cli/circumstances"), ids=lambda case: case["line"])
+@each_row("case", data_files.tables("cli/circumstances"))
 def test_what_the_run_was_still_counts_and_what_is_not_known_accepts_nothing(case: dict[str, Any]) -> None:
     around = {"circumstances": structured.structure(Circumstances, case["around"])} if "around" in case else {}
     new = judge_again(ran(**around, **case.get("run", {})), terms(sku()))
@@ -303,7 +304,7 @@ def test_details_that_this_version_does_not_know_are_kept(tmp_path: Path) -> Non
     assert dict(record.read(path).measurements[0].details) == {"rows read": [1, 2]}
 
 
-@pytest.mark.parametrize(("old", "new", "says"), tabled.tables("cli/record-mistakes"))
+@each_row(("old", "new", "says"), data_files.tables("cli/record-mistakes"))
 def test_what_is_wrong_with_a_record_is_said_with_its_place(tmp_path: Path, old: str, new: str, says: str) -> None:
     write(ran(), tmp_path)
     path = tmp_path / FILE

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-import report_record
+from support import report_record
 
 from pytest_accel.cli.main import main
 from pytest_accel.run import record

@@ -1,7 +1,7 @@
 """Methods: which properties differ between what a source measured and what a probe measures."""
 
-import pytest
-from tabled import tables
+from support.data_files import tables
+from support.rows import each_row
 
 from pytest_accel.core.method import AS_FOUND, differences, found_differences
 
@@ -10,7 +10,7 @@ ROWS = tables("core/methods")
 OURS = {"shape": "8192x8192x8192", "data": "normal(0, 1)", "warm_up": 50, "tunable_op": AS_FOUND}
 
 
-@pytest.mark.parametrize(("stated", "expected"), ROWS["stated"])
+@each_row(("stated", "expected"), ROWS["stated"])
 def test_every_property_that_differs_is_named(stated: dict[str, object], expected: list[str]) -> None:
     assert differences(OURS, stated) == tuple(expected)
 

@@ -1,11 +1,11 @@
 """The name of a metric has a probe, a variant and a size."""
 
-import pytest
+from support.rows import each_row
 
 from pytest_accel.core.metrics import Metric, parse
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "parts"),
     [
         ("matmul.bf16", Metric("matmul", "bf16")),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from support.rows import each_row
 
 from pytest_accel.core.printable import printable, printable_data
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "shown"),
     [
         ("NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"),

@@ -1,6 +1,7 @@
 """What a verdict says in words: one sentence for each kind of reason, and how reasons are joined.
 
-`sentences.golden` holds them; to write it anew after a change of wording: python tests/core/test_sentences.py.
+`sentences.golden` holds them; to write it anew after a change of wording:
+PYTHONPATH=tests python tests/core/test_sentences.py.
 """
 
 import json
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tabled import content
+from support.data_files import content
+from support.rows import each_row
 
 from pytest_accel.core import reasons, structured
 from pytest_accel.core.reasons import NOTES, Note, Reason
@@ -76,7 +78,7 @@ def test_every_note_of_the_code_has_its_words() -> None:
 BEHIND = replace(SHORT, margin=0.05, neighbours=Comparison(0.11, 0.09, 2900.0, 7, at_clock=True, status=Status.FAIL))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("verdict", "first", "further"),
     [
         (SHORT.because(reasons.Compared("floor", 0.93, "a", 2970.0), reasons.Cause("heat", 0.1, 2990.0, "all")),
@@ -122,7 +124,7 @@ def test_reasons_go_through_json() -> None:
     assert structured.structure(Verdict, json.loads(json.dumps(raw))) == verdict
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "says"),
     [
         ({"kind": "bribed"}, r"reasons\[0\]\.kind is \"bribed\", not one of"),

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-import pytest
-from made_sku import made
+from support.made_sku import made
+from support.rows import each_row
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Figure, Limit, Platform, Source, expected_platform
@@ -13,7 +13,7 @@ def device(model: str = "NVIDIA H100 80GB HBM3", driver: str = "nvidia", pci_id:
     return Device(uuid="GPU-0", index=0, driver=driver, model=model, pci_id=pci_id)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("found", "known"),
     [
         (device(), True),
@@ -43,7 +43,7 @@ def test_limits_of_the_platform_stand_over_those_of_the_sku() -> None:
     assert made(limits={"a": general, "b": general}).limits_on(platform) == {"a": special, "b": general}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("count", "platform", "granted"),
     [(8, "hgx8", True), (7, "hgx8", True), (1, "single", False), (0, "hgx8", True), (9, "hgx8", True)],
 )

@@ -8,7 +8,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 import pytest
-from tabled import tables
+from support.data_files import tables
+from support.rows import each_row
 
 from pytest_accel.core.stats import (
     LOOKS,
@@ -25,7 +26,7 @@ from pytest_accel.core.stats import (
 ROWS = tables("core/quantiles")
 
 
-@pytest.mark.parametrize(("confidence", "freedom", "quantile"), ROWS["t"])
+@each_row(("confidence", "freedom", "quantile"), ROWS["t"])
 def test_quantiles_are_those_of_the_table(confidence: float, freedom: float, quantile: float) -> None:
     assert student_t(confidence, freedom) == pytest.approx(quantile, rel=1e-3)
 
@@ -117,7 +118,7 @@ def test_a_sample_that_is_no_number_leaves_nothing_known() -> None:
 def series(shortest: int, longest: int) -> list[Any]:
     """Lengths at which a probe looks whether it may stop; thousands of long series take seconds."""
     chosen = [n for n in LOOKS if shortest <= n <= longest]
-    return [pytest.param(n, marks=[pytest.mark.slow] * (n > 100)) for n in chosen]
+    return [pytest.param(n, marks=[pytest.mark.nightly] * (n > 100)) for n in chosen]
 
 
 @pytest.mark.parametrize("n", series(18, 200))

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tabled import tables
+from support.data_files import tables
+from support.rows import each_row
 
 from pytest_accel.core.node_name import names_among, nodes_of, several
 from pytest_accel.core.summary import Summary, choose
@@ -34,7 +35,7 @@ def run(day: int | str, told: dict[str, Any]) -> Summary:
     return Summary(started=started, **{"state": "finished", "host": "n", **told})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("told", "counts"),
     [
         ([GOOD, BAD], BAD),
@@ -136,7 +137,7 @@ def test_a_rejection_is_hidden_by_a_later_acceptance_alone(runs: list[Summary]) 
 # -- names
 
 
-@pytest.mark.parametrize(("hosts", "names"), ROWS["among"])
+@each_row(("hosts", "names"), ROWS["among"])
 def test_two_names_of_one_node(hosts: list[str], names: list[str]) -> None:
     assert names_among(hosts) == set(names)
     assert set(nodes_of(hosts, names)) == set(hosts)
@@ -146,7 +147,7 @@ def test_a_host_that_may_be_several_nodes_is_none() -> None:
     assert nodes_of(["n1", "n2.a", "n3"], ["n1.a", "n1.b", "n2"]) == {"n2.a": "n2"}
 
 
-@pytest.mark.parametrize(("hosts", "names", "found", "unclear"), ROWS["machines"])
+@each_row(("hosts", "names", "found", "unclear"), ROWS["machines"])
 def test_machines_of_two_domains_are_not_one_node(
     hosts: list[str], names: list[str], found: dict[str, str], unclear: list[str]
 ) -> None:

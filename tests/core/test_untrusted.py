@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from support.rows import each_row
 
 from pytest_accel.core import untrusted
 from pytest_accel.core.printable import printable
@@ -54,7 +55,7 @@ def test_a_missing_file_names_the_folder_that_a_relative_path_begins_at(tmp_path
     assert refusal(Path("a\0b")) == "x: is not the name of a file"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("raw", "why"),
     [
         (b"[" * 200_000, "x: is nested more than 64 levels deep"),
@@ -67,7 +68,6 @@ def test_a_missing_file_names_the_folder_that_a_relative_path_begins_at(tmp_path
         (b'["\n\0"]', "x:2: is not text: it holds a NUL character"),
         (b'["' + b'\\"' * 100_000, "x:1: is not JSON: Unterminated string starting at (column 2)"),
     ],
-    ids=str,
 )
 def test_json_is_counted_before_it_is_built(raw: bytes, why: str) -> None:
     """Each was a traceback, a crash of the interpreter, or gigabytes of memory."""
@@ -88,7 +88,7 @@ def test_a_line_of_csv_has_an_end() -> None:
         untrusted.cells("a" * 200_000)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "line", "why"),
     [
         ("serial\rnode\n1,n1\n", 1, "new-line character seen in unquoted field"),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from support.rows import each_row
 
 from pytest_accel.core.words import did_you_mean
 
 SKUS = ("a10", "a100-sxm", "gb10", "h100-nvl", "h100-pcie", "h100-sxm", "h200-sxm")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "known", "hint"),
     [
         ("H100", SKUS, "; did you mean 'h100-nvl' or 'h100-pcie' or 'h100-sxm'?"),

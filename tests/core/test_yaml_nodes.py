@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tabled import tables
+from support.data_files import tables
+from support.rows import each_row
 
 from pytest_accel.core import yaml_nodes
 from pytest_accel.core.yaml_nodes import BadFile, Check, Located, Mistakes
@@ -27,14 +28,14 @@ def checked(check: Check, tmp_path: Path, yaml: str) -> tuple[Any, list[str]]:
 LATIN = (b"sku: caf\xe9\n", "mine.yaml:1: is not UTF-8 text")
 
 
-@pytest.mark.parametrize(("text", "message"), [*ROWS["unreadable"], LATIN])
+@each_row(("text", "message"), [*ROWS["unreadable"], LATIN])
 def test_a_file_that_cannot_be_read_is_named_with_its_line(tmp_path: Path, text: str | bytes, message: str) -> None:
     with pytest.raises(BadFile) as bad:
         parsed(tmp_path, text)
     assert message in str(bad.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("a: " + "[" * 100, "the values are nested more than 32 levels deep"),
@@ -57,7 +58,6 @@ def test_a_file_that_cannot_be_read_is_named_with_its_line(tmp_path: Path, text:
         (f"%YAML 1.{'9' * 5_000}\n---\na: 1", "mine.yaml:1: found extremely long version number"),
         ("#" * 2_000_000, "mine.yaml: is 2,000,000 bytes large; the largest file that is read has 1,048,576"),
     ],
-    ids=lambda text: text[:30],
 )
 def test_what_is_made_to_keep_the_reader_busy_is_refused_early(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(BadFile) as bad:
@@ -127,12 +127,12 @@ CHECKS: dict[str, Check] = {
 }
 
 
-@pytest.mark.parametrize(("check", "yaml", "value"), ROWS["good"])
+@each_row(("check", "yaml", "value"), ROWS["good"])
 def test_good_values_pass(tmp_path: Path, check: str, yaml: str, value: Any) -> None:
     assert checked(CHECKS[check], tmp_path, yaml) == (value, [])
 
 
-@pytest.mark.parametrize(("check", "yaml", "message"), ROWS["wrong"])
+@each_row(("check", "yaml", "message"), ROWS["wrong"])
 def test_a_wrong_value_is_named_with_key_value_and_line(tmp_path: Path, check: str, yaml: str, message: str) -> None:
     _, errors = checked(CHECKS[check], tmp_path, yaml)
     assert len(errors) == 1

@@ -8,8 +8,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import wheels
 from node import TORCH, Build
+from support import wheels
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
+from support import data_files
+from support.rows import each_row
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, pci
@@ -25,7 +26,7 @@ from pytest_accel.simulate.libraries.amdsmi import By, SmiLibrary, install, metr
 
 pytestmark = pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
 ALL_ONES = 2**64 - 1
-STATED = tabled.tables("drivers/mi300x")
+STATED = data_files.tables("drivers/mi300x")
 COUNTERS = ("accumulation_counter", "prochot_residency_acc", "ppt_residency_acc", "socket_thm_residency_acc")
 OLD = dict.fromkeys((*COUNTERS, "vr_thm_residency_acc", "hbm_thm_residency_acc"), ALL_ONES)
 """What a part without accumulators tells of them."""
@@ -118,9 +119,7 @@ def test_the_violation_status_stands_in_for_the_metrics() -> None:
     assert reading["clock_mhz"] == 132, "from the clock itself"
 
 
-@pytest.mark.parametrize(
-    ("bit", "cause"), [(0, "sw_power_cap_s"), (36, "sw_thermal_s"), (38, "hw_thermal_s"), (47, "hw_thermal_s")]
-)
+@each_row(("bit", "cause"), [(0, "sw_power_cap_s"), (36, "sw_thermal_s"), (38, "hw_thermal_s"), (47, "hw_thermal_s")])
 def test_a_part_without_accumulators_is_sampled(bit: int, cause: ReasonName) -> None:
     gpu = mi300x(amdsmi_get_violation_status=None)
     driver = opened(gpu)

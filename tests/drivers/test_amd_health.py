@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-import shipped
+from support import shipped
 
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict

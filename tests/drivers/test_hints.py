@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
-import tabled
+from support import data_files
+from support.rows import each_row
 
 from pytest_accel.drivers import Hint
 from pytest_accel.drivers.host.hints import hints
 
-CASES = tabled.tables("drivers/hints")
+CASES = data_files.tables("drivers/hints")
 
 
 def function(root: Path, address: str, vendor: str, kind: str) -> None:
@@ -29,7 +30,7 @@ def node(root: Path, name: str) -> None:
     path.touch()
 
 
-@pytest.mark.parametrize(("vendor", "kind", "driver"), CASES["functions"])
+@each_row(("vendor", "kind", "driver"), CASES["functions"])
 def test_a_pci_function_is_an_accelerator_by_vendor_and_class(
     tmp_path: Path, vendor: str, kind: str, driver: str | None
 ) -> None:
@@ -37,7 +38,7 @@ def test_a_pci_function_is_an_accelerator_by_vendor_and_class(
     assert hints(tmp_path) == ([Hint(driver, pci="0000:17:00.0")] if driver else [])
 
 
-@pytest.mark.parametrize(("name", "driver"), CASES["nodes"])
+@each_row(("name", "driver"), CASES["nodes"])
 def test_in_a_container_the_device_nodes_tell(tmp_path: Path, name: str, driver: str | None) -> None:
     node(tmp_path, name)
     assert hints(tmp_path) == ([Hint(driver, node=f"/dev/{name}")] if driver else [])
@@ -50,7 +51,7 @@ def test_the_bus_is_believed_over_the_nodes(tmp_path: Path) -> None:
     assert hints(tmp_path) == [Hint("nvidia", pci="0000:17:00.0")]
 
 
-@pytest.mark.parametrize(("given", "where"), [(0, "PCI"), (1, "/dev/nvidia"), (3, "/dev/nvidia"), (8, "PCI")])
+@each_row(("given", "where"), [(0, "PCI"), (1, "/dev/nvidia"), (3, "/dev/nvidia"), (8, "PCI")])
 def test_a_container_is_to_reach_what_it_was_given_and_sees_the_bus_of_its_host(
     tmp_path: Path, given: int, where: str
 ) -> None:
@@ -64,7 +65,7 @@ def test_a_container_is_to_reach_what_it_was_given_and_sees_the_bus_of_its_host(
     assert all(hint.where.startswith(where) for hint in found)
 
 
-@pytest.mark.parametrize(("given", "count"), [(0, 8), (1, 1), (4, 4), (8, 8)])
+@each_row(("given", "count"), [(0, 8), (1, 1), (4, 4), (8, 8)])
 def test_a_job_is_to_reach_the_nodes_that_its_cgroup_lets_it_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: int, count: int
 ) -> None:

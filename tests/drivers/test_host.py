@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
-from host_tree import BUS, CPU, FAR_NIC, GPU, METAL, NIC, Tree, make, rdma, value, why
+from support import data_files
+from support.host_tree import BUS, CPU, FAR_NIC, GPU, METAL, NIC, Tree, make, rdma, value, why
+from support.rows import each_row
 
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.drivers.host import DECLARED, HostReader
@@ -25,7 +26,7 @@ VIRTUAL = f"{NIC[:-1]}2"
 FAR_GPU = "sys/devices/pci0000:c0/0000:c0:0{0}.0/0000:c{0}:00.0"
 PLACES = {"cpu": CPU, "port": str(Path(BUS).parent), "bus": BUS, "gpu": GPU, "nic": NIC, "far_nic": FAR_NIC,
           "virtual": VIRTUAL, "gpu1": FAR_GPU.format(1), "gpu2": FAR_GPU.format(2)}  # fmt: skip
-CASES = tabled.tables("drivers/host")
+CASES = data_files.tables("drivers/host")
 
 
 def tree(told: Mapping[str, Any]) -> Tree:
@@ -101,7 +102,7 @@ EVERYWHERE = ("shm", "shm_free")
 IDS = [f"{name}-{count}" for count, (name, *_) in enumerate(KNOWN)]
 
 
-@pytest.mark.parametrize(("name", "files", "expected"), KNOWN, ids=IDS)
+@each_row(("name", "files", "expected"), KNOWN)
 def test_a_fact_is_what_the_files_say(tmp_path: Path, name: str, files: Tree, expected: Any) -> None:
     assert value(make(tmp_path, files), name) == expected
 
@@ -118,12 +119,12 @@ ANYWAY = {"nics", "nics_active", "machine", "numa_balancing"}
 """Facts that an empty tree has: none."""
 
 
-@pytest.mark.parametrize("name", sorted(set(HOST_FACTS) - ANYWAY))
+@each_row("name", sorted(set(HOST_FACTS) - ANYWAY))
 def test_what_is_missing_is_said(tmp_path: Path, name: str) -> None:
     assert why(tmp_path, name)
 
 
-@pytest.mark.parametrize(("name", "files"), [case[:2] for case in KNOWN], ids=IDS)
+@each_row(("name", "files"), [case[:2] for case in KNOWN])
 def test_what_cannot_be_read_or_is_garbage_breaks_nothing(tmp_path: Path, name: str, files: Tree) -> None:
     """Each file in turn is empty, garbage, and a folder, which even root cannot read: never an error of ours."""
     for place_, file in enumerate(file for file in files if " -> " not in file and not file.endswith("/")):
@@ -145,13 +146,13 @@ def folder(files: Tree, file: str) -> Tree:
     return {f"{name}/" if name == file else name: content for name, content in files.items()}
 
 
-@pytest.mark.parametrize(("name", "told", "file"), CASES["folders"])
+@each_row(("name", "told", "file"), CASES["folders"])
 def test_a_fact_whose_file_cannot_be_read_names_it(tmp_path: Path, name: str, told: Any, file: str) -> None:
     path = file.format(**PLACES)
     assert f"/{path}: Is a directory" in why(make(tmp_path, folder(tree(told), path)), name)
 
 
-@pytest.mark.parametrize(("name", "told", "words"), CASES["hidden"])
+@each_row(("name", "told", "words"), CASES["hidden"])
 def test_a_fact_that_is_hidden_says_where_and_why(tmp_path: Path, name: str, told: Any, words: str) -> None:
     assert words in why(make(tmp_path, tree(told)), name)
 
@@ -161,20 +162,20 @@ def test_the_worst_of_several_is_named(tmp_path: Path, name: str, told: Any, wor
     assert answer(HOST_READERS[name], make(tmp_path, tree(told)), METAL)["worst"] == worst
 
 
-@pytest.mark.parametrize(("what", "told", "rates"), CASES["rates"])
+@each_row(("what", "told", "rates"), CASES["rates"])
 def test_the_rates_of_the_nics_for_accelerators(tmp_path: Path, what: str, told: Any, rates: dict[str, float]) -> None:
     """One of a storage network hides none that is down; one below no switch of an accelerator is not left out alone."""
     found = answer(HOST_READERS["nics_active"], make(tmp_path, tree(told)), METAL)
     assert found["details"]["rates"] == rates, what
 
 
-@pytest.mark.parametrize(("told", "container", "machine"), CASES["places"])
+@each_row(("told", "container", "machine"), CASES["places"])
 def test_container_and_virtual_machine_are_told_apart(tmp_path: Path, told: Any, container: str, machine: str) -> None:
     found = place(make(tmp_path, tree(told)))
     assert (found.container, found.machine) == (container, machine)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("where", "words"),
     [
         (Place(root=False, container="", machine=""), "requires root"),

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import shipped
 import yaml
-from in_process import Kept
+from support import shipped
+from support.in_process import Kept
+from support.rows import each_row
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sentences import sentence_of
@@ -118,7 +119,7 @@ def test_another_graphics_card_is_no_fault_of_the_node() -> None:
     assert "amdgpu reset of 0000:77:00.0, which is not a device of this run" in str(note)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ended", "counts"),
     [
         (Ended("GPU-0", 812, 11.0), False),

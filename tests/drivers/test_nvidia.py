@@ -8,11 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import asked
+import every_query
 import pynvml
 import pytest
-import tabled
-from real_series import table
+from support import data_files
+from support.real_series import table
+from support.rows import each_row
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import DriverProblem, pci, registry
@@ -23,12 +24,12 @@ from pytest_accel.simulate.libraries.nvml import NvmlGpu, NvmlLibrary, fabric, f
 from pytest_accel.views.plan import COUNTER_CALLS, LINK_CALLS
 
 OLD_IDS = (251, 252, 253)
-STATED = tabled.tables("drivers/h200")
+STATED = data_files.tables("drivers/h200")
 
 
 @pytest.fixture(autouse=True)
 def _below_pynvml(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked.forget_pynvml(monkeypatch)
+    every_query.forget_pynvml(monkeypatch)
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
 
@@ -65,7 +66,7 @@ def test_readings_have_the_units_of_their_names() -> None:
     assert driver.read(only(driver)) == pytest.approx(STATED["readings"], rel=1e-9)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("driver", "ids"),
     [
         ("535.230.02", ()),
@@ -100,7 +101,7 @@ def test_without_counters_the_sampled_reasons_stand_in() -> None:
     assert summary["sw_power_cap_s"] == 0, "a counter that exists is not replaced by samples"
 
 
-@pytest.mark.parametrize(("kind", "number"), [(0, 1.5), (1, 7), (2, 8), (3, 2**40), (4, -3), (5, -4), (6, 9)])
+@each_row(("kind", "number"), [(0, 1.5), (1, 7), (2, 8), (3, 2**40), (4, -3), (5, -4), (6, 9)])
 def test_a_field_of_every_type(kind: int, number: float) -> None:
     gpu = h200()
     gpu.fields[pynvml.NVML_FI_DEV_MEMORY_TEMP] = (kind, number)
@@ -283,7 +284,7 @@ DRAWING = {MEMORY: fills(used=2 << 30), "nvmlDeviceGetGraphicsRunningProcesses_v
 BUSY = {"nvmlDeviceGetUtilizationRates": lambda _, reference: setattr(reference._obj, "gpu", 70)}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answers", "why"),
     [
         (

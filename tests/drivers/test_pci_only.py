@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import shipped
+from support import shipped
 
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.messages import Problem

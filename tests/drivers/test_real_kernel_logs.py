@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
 import yaml
+from support import data_files
+from support.rows import each_row
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.drivers import kernel_log, xids
 from pytest_accel.drivers.kernel_messages import SOURCE, known
 from pytest_accel.judging.facts.error_reports import ErrorReports
 
-CASES = tabled.tables("drivers/kernel-logs")
+CASES = data_files.tables("drivers/kernel-logs")
 LOGS: list[dict[str, Any]] = yaml.safe_load(
     (Path(__file__).parents[1] / "real/kernel_logs.yaml").read_text(encoding="utf-8")
 )
@@ -49,7 +50,7 @@ def counts(reports: ErrorReports, report: Any, kind: str) -> bool:
     return known(report).kind == kind and not reports.cause(report, reports.causes())
 
 
-@pytest.mark.parametrize("log", LOGS, ids=lambda log: log["what"][:50])
+@each_row("log", LOGS)
 def test_a_published_log_blames_what_was_at_fault(log: dict[str, Any]) -> None:
     assert of_kind(log["lines"], xids.HARDWARE) == set(log.get("hardware", log["right"]))
     advice = of_kind(log["lines"], xids.APPLICATION) - of_kind(log["lines"], xids.HARDWARE)
@@ -65,7 +66,7 @@ def test_where_the_answer_is_another_one_the_reason_is_stated() -> None:
 RESET = "NVRM: Xid (PCI:0000:5d:00): 154, GPU recovery action changed from 0x0 (None) to 0x{} (words differ)"
 
 
-@pytest.mark.parametrize(("action", "kind"), CASES["recovery"])
+@each_row(("action", "kind"), CASES["recovery"])
 def test_a_request_for_recovery_counts_by_its_number(action: str, kind: str | None) -> None:
     found = {each for each in (xids.HARDWARE, xids.APPLICATION) if of_kind(RESET.format(action), each)}
     assert found == ({kind} if kind else set())
@@ -101,7 +102,7 @@ def test_an_xid_follows_from_no_later_one_and_not_from_itself(earlier: str) -> N
     assert reports.cause(reports.heard[0], reports.causes()) is None
 
 
-@pytest.mark.parametrize(("line", "of"), CASES["unread"])
+@each_row(("line", "of"), CASES["unread"])
 def test_an_xid_that_cannot_be_read_is_told(line: str, of: str) -> None:
     assert of_kind(f"NVRM: {line}", xids.APPLICATION) == {of}
 
@@ -119,7 +120,7 @@ def test_a_report_of_the_firmware_names_the_device_of_each_section() -> None:
     assert "device_id: 0000:4c:00.0" in reports.heard[0].text
 
 
-@pytest.mark.parametrize(("lines", "blamed"), CASES["ports"])
+@each_row(("lines", "blamed"), CASES["ports"])
 def test_a_port_is_blamed_unless_its_report_names_one_device(lines: list[str], blamed: str) -> None:
     reports, _ = heard("\n".join([*lines, "nvidia 0000:4c:00.0: a device of this node"]))
     assert reports.heard[0].uuid == blamed
@@ -150,12 +151,12 @@ def test_devices_that_fail_at_once_are_all_blamed() -> None:
     assert of_kind(known_by + "\n".join(turns), xids.HARDWARE) == both
 
 
-@pytest.mark.parametrize("lines", CASES["corrected"])
+@each_row("lines", CASES["corrected"])
 def test_what_was_corrected_on_a_device_is_no_part_of_another_report(lines: list[str]) -> None:
     assert of_kind("\n".join(lines), xids.HARDWARE) == {NODE}
 
 
-@pytest.mark.parametrize(("lines", "blamed"), CASES["follows"])
+@each_row(("lines", "blamed"), CASES["follows"])
 def test_a_switch_follows_from_what_came_before_and_a_port_from_a_loss_from_the_bus(
     lines: list[str], blamed: list[str]
 ) -> None:

@@ -10,8 +10,8 @@ from importlib.metadata import EntryPoint, PathDistribution
 from pathlib import Path
 from typing import Any
 
-import as_user
 import pytest
+from support import as_user
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import Driver, DriverProblem, Hint, NoDriver, TorchKind, Vendor, registry, sensor

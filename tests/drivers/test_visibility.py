@@ -6,13 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import tabled
+from support import data_files
+from support.rows import each_row
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.visibility import Visibility
 
-CASES = tabled.tables("drivers/visibility")
+CASES = data_files.tables("drivers/visibility")
 NVIDIA = [Device(f"GPU-aaaa{i}", i, "nvidia", "H100") for i in range(4)]
 # the library's order is the bus's, HIP's is another
 AMD = [
@@ -33,7 +34,7 @@ def of(devices: list[Device]) -> Visibility:
     return registry.vendor(devices[0].driver).visibility
 
 
-@pytest.mark.parametrize(("environment", "left"), CASES["hip"])
+@each_row(("environment", "left"), CASES["hip"])
 def test_hip_counts_in_its_own_order_among_what_rocr_left(
     environment: dict[str, str], left: dict[str, list[str]]
 ) -> None:
@@ -71,7 +72,7 @@ RIGHT = "35613363-3030-3030-3131-313130303030"
 """The letters 5a3c000011110000, as torch prints the bytes of a UUID."""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("properties", "mistake"),
     [
         (opened(), None),  # an old torch tells nothing

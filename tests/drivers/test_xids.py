@@ -6,11 +6,11 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-import asked
+import every_query
 import pynvml
 import pytest
-import shipped
-import tabled
+from support import data_files, shipped
+from support.rows import each_row
 
 from pytest_accel.core.details import ErrorReport
 from pytest_accel.core.measurement import Device
@@ -25,7 +25,7 @@ from pytest_accel.simulate.libraries import never, status
 from pytest_accel.simulate.libraries.nvml import LOST, NvmlLibrary, h100, install
 from pytest_accel.skus import requirements
 
-CASES = tabled.tables("drivers/xids")
+CASES = data_files.tables("drivers/xids")
 H100 = shipped.load("h100-sxm")
 LIMITS = requirements.limits(H100, H100.platforms["hgx8"], 8)
 GPU = Device("GPU-0", 0, "nvidia", "a GPU")
@@ -47,7 +47,7 @@ def xid(number: int, at: float = 12.0, source: str = "nvidia", **more: Any) -> E
 # -- what they mean
 
 
-@pytest.mark.parametrize(("number", "text", "kind"), CASES["kinds"])
+@each_row(("number", "text", "kind"), CASES["kinds"])
 def test_what_an_xid_means(number: int, text: str, kind: str) -> None:
     assert xids.lookup(number, text).kind == kind
 
@@ -83,7 +83,7 @@ def test_of_two_sources_the_one_with_the_text_decides() -> None:
     assert verdict("hardware", *told).status is Status.FAIL
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("number", "pid", "ended", "counts"),
     [
         (45, 812, Ended("GPU-0", 812, 11.0), False),
@@ -113,7 +113,7 @@ def test_where_nobody_can_hear_nothing_is_said() -> None:
 LINES = CASES["lines"]
 
 
-@pytest.mark.parametrize(("line", "number", "pid"), LINES)
+@each_row(("line", "number", "pid"), LINES)
 def test_a_line_of_the_kernel_log(line: str, number: int, pid: int | None) -> None:
     found = kernel_log.parse(f"4,1234,5678,-;{line}\n")
     assert found is not None
@@ -154,7 +154,7 @@ def test_a_device_is_found_by_its_address_and_what_is_no_device_is_noted() -> No
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> NvmlLibrary:
-    asked.forget_pynvml(monkeypatch)
+    every_query.forget_pynvml(monkeypatch)
     found = NvmlLibrary([h100(0), h100(1)])
     install(found)
     return found

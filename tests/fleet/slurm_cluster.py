@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from string import Template
 
-import tabled
+from support import data_files
 
 SBIN = "/usr/sbin:/sbin"
 """Where Debian has the daemons; the PATH of an ordinary user lacks it."""
@@ -73,7 +73,7 @@ class SlurmCluster:
         )
         more = "\n".join(["GresTypes=gpu"] * bool(gpus) + [extra])
         settings = {"host": host, "port": ports[0], "user": user, "root": root, "more": more, "nodes": nodes}
-        template = Template((tabled.DATA / "fleet/slurm.conf").read_text())
+        template = Template((data_files.DATA / "fleet/slurm.conf").read_text())
         (root / "slurm.conf").write_text(template.substitute(settings))
         (root / "cgroup.conf").write_text("CgroupAutomount=no\n")
         if gpus:

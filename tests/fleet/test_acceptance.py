@@ -9,9 +9,10 @@ from pathlib import Path
 
 import html5lib
 import pytest
-from accepted_nodes import LIMITS, instead, judged, node, whole
-from delivered import at_level, made, needs_openssh, on_host, packing, save, told
-from known_good_nodes import closed, record
+from support.accepted_nodes import LIMITS, instead, judged, node, whole
+from support.deliveries import at_level, made, needs_openssh, on_host, packing, save, told
+from support.known_good_nodes import closed, record
+from support.rows import each_row
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Measurement
@@ -129,6 +130,7 @@ def test_the_newest_record_of_a_node_counts_and_what_cannot_be_read_is_told(tmp_
     assert "is damaged" in found["refused"][0]
 
 
+@pytest.mark.nightly
 def test_a_rejected_node_is_not_hidden_by_another_one_of_its_name(tmp_path: Path) -> None:
     one, other = tmp_path / "records" / "a", tmp_path / "records" / "b"
     save(on_host(node(0, fails=True), "localhost", "2026-11-01T02:00:00+00:00"), one)
@@ -151,6 +153,7 @@ def test_an_older_record_counts_only_for_boards_that_no_newer_one_has(tmp_path: 
     assert (status, found["shared"], found["rejections"][0]["serial"]) == (1, ["node0"], "16500003")
 
 
+@pytest.mark.nightly
 def test_the_time_of_a_record_is_compared_as_a_time(tmp_path: Path) -> None:
     save(on_host(node(0), "node0", "2026-11-01T12:00:00+09:00"), tmp_path / "records" / "first")  # 03:00 in UTC
     save(on_host(node(0, fails=True), "node0", "2026-11-01T04:00:00+00:00"), tmp_path / "records" / "second")
@@ -173,6 +176,7 @@ def test_a_record_that_was_judged_again_is_refused_by_name(tmp_path: Path) -> No
     assert refused.startswith(f"{path}: judges another record again (/srv/node0/record.json)")
 
 
+@pytest.mark.nightly
 def test_boards_of_nodes_whose_names_differ_after_the_dot_are_swapped(tmp_path: Path) -> None:
     for number, host in ((0, "n1.a"), (1, "n1.b")):
         save(on_host(node(number), host), tmp_path / "records" / host)
@@ -204,6 +208,7 @@ def test_what_the_run_of_a_node_cannot_tell_rejects_no_board_of_the_delivery(tmp
     assert any("the list has no row for this node, u12: correct its names" in each for each in found["reasons"])
 
 
+@pytest.mark.nightly
 def test_nodes_that_were_not_judged_alike_are_not_accepted_as_one_delivery(tmp_path: Path) -> None:
     """Other software may be on some nodes; the document says so."""
     save(node(0), tmp_path / "records" / "node0")
@@ -245,6 +250,7 @@ def test_hostile_names_do_no_harm(tmp_path: Path) -> None:
     assert "\x1b" not in text
 
 
+@pytest.mark.nightly
 def test_a_simulated_node_among_real_ones_is_not_accepted(tmp_path: Path) -> None:
     """A rehearsal that was left in the folder: nobody delivered that node."""
     save(node(0), tmp_path / "records" / "node0")
@@ -278,7 +284,7 @@ CUT = {
 """Records that their closing line accepts, by what they hold. Their hashes are right."""
 
 
-@pytest.mark.parametrize("holds", CUT)
+@each_row("holds", CUT)
 def test_an_acceptance_that_its_own_record_contradicts_is_none(holds: str, tmp_path: Path) -> None:
     save(replace(CUT[holds], closing=ACCEPTING, findings=[]), tmp_path / "records" / "node0")
     status, found = told(tmp_path)
@@ -330,6 +336,7 @@ def test_one_node_of_the_list_cannot_stand_for_two(tmp_path: Path) -> None:
     assert "node0 on the packing list may be any of: node0.a, node0.b." in found["reasons"]
 
 
+@pytest.mark.nightly
 def test_what_an_acceptance_depends_on_is_told_first(tmp_path: Path) -> None:
     broken = Measurement("host.numa_balancing", NODE, "count", 1)
     limit = LIMITS[broken.metric]
@@ -354,6 +361,7 @@ def test_what_an_acceptance_depends_on_is_told_first(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_a_result_that_the_report_of_the_fleet_does_not_count_accepts_nothing(tmp_path: Path) -> None:
     """A run at another level than was asked, and one before a job that left no result."""
     folder = tmp_path / "records"
@@ -379,6 +387,7 @@ def test_a_host_with_and_without_its_domain_is_one_node(tmp_path: Path) -> None:
     assert (status, found["differences"], found["of_nodes"]["accepted"]) == (0, [], 1)
 
 
+@pytest.mark.nightly
 def test_in_the_run_of_a_fleet_the_result_of_the_last_job_counts(tmp_path: Path) -> None:
     """Whatever the clock of the node said, and wherever else a record of the node lies."""
     folder = tmp_path / "records"
@@ -396,6 +405,7 @@ def test_in_the_run_of_a_fleet_the_result_of_the_last_job_counts(tmp_path: Path)
     assert [each["name"] for each in found["nodes"] if "does not count" in each["told"]] == ["node1"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("place", ["night2", "by-hand"])
 def test_a_later_rejection_counts_beside_an_acceptance_by_the_run_of_a_fleet(place: str, tmp_path: Path) -> None:
     """In the run of the next night, and in a folder of no run."""

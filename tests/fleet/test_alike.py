@@ -11,10 +11,11 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-import real_series
-from accepted_nodes import LIMITS, instead, judged, whole
-from delivered import needs_openssh, save, told
-from known_good_nodes import record
+from support import real_series
+from support.accepted_nodes import LIMITS, instead, judged, whole
+from support.deliveries import needs_openssh, save, told
+from support.known_good_nodes import record
+from support.rows import each_row
 
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.run import Run
@@ -83,6 +84,7 @@ def healthy() -> list[NodeRecord]:
     return [kept(delivered(number)) for number in range(12)]
 
 
+@pytest.mark.nightly
 @needs_openssh
 def test_twelve_nodes_with_one_odd_firmware_one_slow_and_one_of_another_kind(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -188,6 +190,7 @@ def by(file: Path, number: int, **facts: Any) -> Run:
     return judged(delivered(number, **facts), {**LIMITS, NIC: own}, sku={"name": sku.name, "files": sku.files})
 
 
+@pytest.mark.nightly
 @needs_openssh
 @pytest.mark.parametrize("demand", ["same_on_all: delivery", "warn: {same_on_all: delivery}"])
 def test_an_odd_firmware_rejects_where_an_own_file_demands_one(demand: str, tmp_path: Path) -> None:
@@ -234,8 +237,8 @@ def published() -> dict[str, list[list[float]]]:
     return {name: [*nodes.values()] for name, nodes in found.items()}
 
 
-@pytest.mark.parametrize("size", [12, 128])
-@pytest.mark.parametrize("name", published())
+@each_row("size", [12, 128])
+@each_row("name", published())
 def test_a_healthy_node_of_a_real_fleet_is_named_at_most_once_in_a_hundred(name: str, size: int) -> None:
     nodes, named = published()[name], 0
     drawn = random.Random(f"{name}/{size}")  # noqa: S311  the same every time

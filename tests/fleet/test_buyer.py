@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import raw_record
-from accepted_nodes import LIMITS, judged, node
-from delivered import made, needs_openssh, save, told
-from known_good_nodes import closed
+from support import raw_record
+from support.accepted_nodes import LIMITS, judged, node
+from support.deliveries import made, needs_openssh, save, told
+from support.known_good_nodes import closed
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.run import Run
@@ -53,7 +53,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[pytest.mark.nightly] * (case != "all signed")) for case in CASES],
+)
 def test_a_delivery_of_three_nodes_is_accepted_by_the_signatures_of_all(case: str, tmp_path: Path) -> None:
     for number in range(2):
         save(node(number), tmp_path / "records" / f"node{number}")

@@ -7,9 +7,9 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-import fleet_nights
-import known_good_nodes
 import pytest
+from support import fleet_nights, known_good_nodes
+from support.rows import each_row
 
 from pytest_accel.cli.main import main
 from pytest_accel.core import structured
@@ -76,8 +76,8 @@ def test_a_run_that_rejects_does_so_whatever_its_series_says(tmp_path: Path) -> 
     assert extract.read(node / "run-2/record.json")[0].result == "REJECTED"
 
 
-@pytest.mark.parametrize("in_run", [False, True])
-@pytest.mark.parametrize(
+@each_row("in_run", [False, True])
+@each_row(
     ("word", "why"),
     [("ACCEPTED", "as stated by the supplier, unsigned"), ("NOT JUDGED", "told by the series")],
 )

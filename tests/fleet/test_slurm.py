@@ -12,7 +12,7 @@ import pytest
 from slurm_cluster import SUITE, SlurmCluster, cluster, missing
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.devices,
     pytest.mark.skipif(bool(missing()), reason=missing()),
 ]

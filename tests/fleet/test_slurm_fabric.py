@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fabric_nodes import PATCH
 from slurm_cluster import SlurmCluster, cluster, missing
-from tabled import content
+from support.data_files import content
+from support.fabric_nodes import PATCH
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.devices,
     pytest.mark.skipif(bool(missing()), reason=missing()),
 ]

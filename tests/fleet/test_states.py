@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
+from support import data_files
 
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.run import Circumstances, FindingEntry, Run
@@ -61,7 +61,7 @@ def state(*results: Summary, job: JobState | None = None, submitted: str = "7", 
 def test_state() -> None:
     """The newest run counts, unless a later job was submitted; a job of a killed submission is known by its name."""
     offenders = []
-    for case in tabled.tables("fleet/states"):
+    for case in data_files.tables("fleet/states"):
         results = [result(**case["result"])] if "result" in case else []
         job = JobState(*case["job"]) if "job" in case else None
         given = state(*results, job=job, submitted=case.get("submitted", "7"), skipped=case.get("skipped", ""))
@@ -300,7 +300,7 @@ def test_only_what_is_missing_and_can_start_is_submitted() -> None:
 
 def test_nodes_that_start_no_job_are_skipped() -> None:
     """A reservation opens its nodes."""
-    shown = tabled.tables("fleet/states-of-slurm")
+    shown = data_files.tables("fleet/states-of-slurm")
     assert {each: submission.skipped_of(NodeState("n", each, reason="fan")) for each in shown} == shown
     assert submission.skipped_of(NodeState("n", "down*", reason="Not responding")) == "down: Not responding"
     assert submission.skipped_of(NodeState("n", "maint"), reserved=True) == ""
@@ -559,7 +559,7 @@ def test_nodes_that_a_health_check_drained_do_not_stop_draining() -> None:
 def test_the_age_of_a_rejection() -> None:
     """It is that of its end, and without one that of its start; at a time that is not known it drains no node."""
     noon = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
-    for ended, began, why in tabled.tables("fleet/ages"):
+    for ended, began, why in data_files.tables("fleet/ages"):
         said = drain.too_old(Run({"ended": ended}), began, noon, 86400.0)
         assert said.removeprefix("its run began ") == why
     assert drain.too_old(None, EARLY, noon, 1e9) == ""

@@ -17,10 +17,8 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import as_user
-import fleet_nights
-import known_good_nodes
 import pytest
+from support import as_user, fleet_nights, known_good_nodes
 
 from pytest_accel.cli import main
 from pytest_accel.core.run import Against, Circumstances, Run
@@ -100,7 +98,7 @@ def test_a_copy_of_a_record_adds_nothing(store: Store, tmp_path: Path, records: 
     assert len(figures) == len(set(figures)) == 3 * 25
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_is_in_one_night_alone(store: Store, tmp_path: Path, records: Path) -> None:
     """Also if another night is named; one that had not ended is replaced in the night that holds it."""
     whole = fleet_nights.record(7)
@@ -114,7 +112,7 @@ def test_a_run_is_in_one_night_alone(store: Store, tmp_path: Path, records: Path
     assert store.rows("SELECT count(*), count(DISTINCT night) FROM figures") == [(5 * 25, 2)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_name_of_a_folder_above_the_store_is_no_column(store: Store, tmp_path: Path, records: Path) -> None:
     store.place = tmp_path / "level=prod" / "run=7" / "sku=other" / "store"
     assert store("add", records)[0] == 0
@@ -145,7 +143,7 @@ def test_filtered_and_rejudged_records_do_not_count(store: Store, records: Path)
     assert (status, "3 runs added" in told, "a filtered run" in told, "judged again" in told) == (0, True, True, True)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_simulated_nodes_have_a_store_of_their_own(store: Store, tmp_path: Path, records: Path) -> None:
     made = fleet_nights.record(5)
     made.info["simulated"] = {"source": "h100-sxm"}
@@ -166,7 +164,7 @@ def test_simulated_nodes_have_a_store_of_their_own(store: Store, tmp_path: Path,
     assert (status, json.loads(told)[0]["simulated"]) == (0, True)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_device_that_moves_keeps_its_past(store: Store, tmp_path: Path) -> None:
     """Also one whose serial number could not be read in one of the nights."""
     one, moved = fleet_nights.record(1), fleet_nights.record(2, 1)
@@ -184,7 +182,7 @@ def test_a_device_that_moves_keeps_its_past(store: Store, tmp_path: Path) -> Non
     assert (status, "\x1b" in told) == (4, False)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_that_ended_replaces_what_was_known_of_it_before(store: Store, tmp_path: Path) -> None:
     whole = fleet_nights.record(1)
     first = saved(tmp_path / "a", replace(whole, state="running", closing=Closing()))
@@ -195,7 +193,7 @@ def test_a_run_that_ended_replaces_what_was_known_of_it_before(store: Store, tmp
         assert len(store.rows()) == figures
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_night_is_that_of_the_start_in_utc_or_the_one_that_is_named(store: Store, tmp_path: Path) -> None:
     made = fleet_nights.record(1)
     path = saved(tmp_path / "late", replace(made, info={**made.info, "started": "2026-11-23T20:30:00-05:00"}))
@@ -217,7 +215,7 @@ def test_without_the_package_the_extra_is_named(store: Store, records: Path, mon
     assert (status, "pip install 'pytest-accel[fleet]'" in told) == (4, True)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_adders_of_one_night_wait_for_each_other(store: Store, tmp_path: Path) -> None:
     for node in range(20):
         fleet_nights.save(fleet_nights.record(node), tmp_path / str(node % 4))
@@ -228,7 +226,7 @@ def test_two_adders_of_one_night_wait_for_each_other(store: Store, tmp_path: Pat
     assert len(store.rows()) == 20 * 25
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_whoever_is_killed_while_adding_loses_nothing(store: Store, tmp_path: Path) -> None:
     """At random moments: every file can be read, what was there is there, and adding again completes it."""
     place, first, second = store.place, tmp_path / "first", tmp_path / "second"
@@ -407,7 +405,7 @@ def test_a_node_with_an_exchanged_board_is_the_same_node(store: Store, tmp_path:
     assert (status, BEFORE in told.partition("No findings for: ")[2]) == (0, True)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_node_without_a_run_tonight_is_named_in_the_first_such_night(store: Store, tmp_path: Path) -> None:
     """But not a node that is examined now and then."""
     left_out = {(1, 3), (1, 4), (2, 1), (2, 3)}

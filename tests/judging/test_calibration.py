@@ -10,7 +10,8 @@ from statistics import NormalDist, fmean
 from typing import Any
 
 import pytest
-from judged_tables import tabled
+from support.judged_tables import tabled
+from support.rows import each_row
 
 from pytest_accel.core.stats import student_above, student_tail
 from pytest_accel.judging.records.calibration import Calibrated, GoodFigure, calibrate, spreads_of
@@ -158,7 +159,7 @@ def test_mixed_methods_leave_the_metric_out_and_name_what_differs() -> None:
     assert found.left_out["soak.rate"] == "mixed methods: seconds 300.0 (n1r0), 7.0 (quick)"
 
 
-@pytest.mark.parametrize("freedom", [1.0, 2.0, 7.0, 59.3, math.inf])
+@each_row("freedom", [1.0, 2.0, 7.0, 59.3, math.inf])
 def test_the_tail_of_student_s_t(freedom: float) -> None:
     known = {1.0: 3183.0988, 2.0: 70.70007, 7.0: 7.063433, math.inf: -NormalDist().inv_cdf(1e-4)}
     found = student_above(1e-4, freedom)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import in_process
 import pytest
+from support import in_process
 
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.judging.causes import diagnosis

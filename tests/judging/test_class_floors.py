@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from shipped import load
+from support.rows import each_row
+from support.shipped import load
 
 from pytest_accel.core.floor import COMPARED, floor_in_force
 from pytest_accel.core.measurement import Measurement, Peak
@@ -257,8 +258,8 @@ def test_a_product_of_no_row_has_the_floor_of_its_vendor_on_what_decides(name: s
     assert of_vendor(load(name), without) == {}, "a catalogue entry"
 
 
-@pytest.mark.parametrize("copied", [False, True])
-@pytest.mark.parametrize("name", ["l40", "b100-sxm", "vr200"])
+@each_row("copied", [False, True])
+@each_row("name", ["l40", "b100-sxm", "vr200"])
 def test_a_file_of_another_name_is_the_product_that_its_devices_state(name: str, copied: bool, tmp_path: Path) -> None:
     """Or `my-l40` would be of the class of L40S, and an order of what is only announced could be accepted."""
     file, metric = tmp_path / "order.yaml", "matmul.bf16"
@@ -349,6 +350,7 @@ def rate(platform: Platform, metric: str) -> float:
 # -- what is read and told
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("place", ONE_A_ROW, ids=lambda place: str(place.row.name))
 def test_a_resolved_file_judges_by_the_same_floors(place: Place, tmp_path: Path) -> None:
     file = tmp_path / "resolved.yaml"

@@ -6,8 +6,9 @@ from datetime import date
 from typing import Any, get_args
 
 import pytest
-from judged_tables import tabled
-from worded import worded
+from support.judged_tables import tabled
+from support.reasons import worded
+from support.rows import each_row
 
 from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.measurement import NODE, Measurement
@@ -59,7 +60,7 @@ def closed(verdicts: list[Verdict], **changes: Any) -> Closing:
 # -- accepted, and what may be said beside it
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("verdicts", "changes", "line"),
     [
         (full(), {}, "ACCEPTED 2/2 devices"),
@@ -131,7 +132,7 @@ def test_nothing_judged_is_never_green() -> None:
 # -- held: everything that ran holds, but this was no acceptance
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("against", "exit_status"),
     [
         ([("unasked", "SKU h100-sxm was recognised, not named")], 0),
@@ -378,7 +379,7 @@ def any_end(dice: random.Random) -> tuple[list[Verdict], Circumstances]:
     return dice.sample(made, dice.randint(0, len(made))), around(ended=dice.choice((2, 3, 5)), **changes)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_exit_1_is_a_verdict_on_hardware_and_0_needs_every_limit() -> None:
     """Over every combination of verdicts and circumstances that 20,000 throws give."""
     seen = set()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import shipped
-from judged_tables import tabled
+from support import shipped
+from support.judged_tables import tabled
 
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sentences import sentence_of

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
-from judged_tables import tabled
+from support.judged_tables import tabled
+from support.rows import each_row
 
 from pytest_accel.core.details import ClockLosses, Details, Gauge, TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
@@ -145,7 +146,7 @@ def test_a_few_readings_do_not_tell_what_a_device_does_at_its_clock(readings: in
 NARROW = "0.50 of the usual bandwidth; "
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("metric", "value", "summary", "words"),
     [
         ("host_copy.h2d", 27.0, link(5, 8), f"x8 under load, its maximum is 5 x16: {NARROW}normal for that link"),

@@ -7,8 +7,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-import tabled
+from support import data_files
+from support.rows import each_row
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sentences import sentence_of
@@ -17,7 +17,7 @@ from pytest_accel.drivers.diagnostics import NoReport, Report
 from pytest_accel.judging.facts import diagnostics
 from pytest_accel.judging.verdicts.judge import judge
 
-TABLES = tabled.tables("judging/diagnostics")
+TABLES = data_files.tables("judging/diagnostics")
 PUBLISHED = Path(__file__).parents[1] / "real" / "diagnostics"
 
 
@@ -43,10 +43,9 @@ def holds(found: Sequence[str], expected: Sequence[str]) -> bool:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("file", "devices", "level", "expected"),
     [*TABLES["published"], *TABLES["published by amd"]],
-    ids=lambda each: str(each)[:40],
 )
 def test_published_outputs_mean_what_a_person_concludes(
     file: str, devices: int, level: int, expected: list[str]
@@ -56,10 +55,9 @@ def test_published_outputs_mean_what_a_person_concludes(
     assert holds(found, expected), found
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "devices", "level", "expected", "vendor"),
     [(*row, vendor) for table, vendor in (("written", "nvidia"), ("amd", "amd")) for row in TABLES[table]],
-    ids=lambda each: str(each)[:40],
 )
 def test_a_fault_of_a_device_fails_it_and_one_of_the_software_does_not(
     name: str, devices: int, level: int, expected: list[str], vendor: str

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-from judged_tables import tabled
-from worded import worded
+from support.judged_tables import tabled
+from support.reasons import worded
+from support.rows import each_row
 
 from pytest_accel.core import exits
 from pytest_accel.core.device_facts import DEVICE_FACTS
@@ -72,7 +72,7 @@ def only(found: RecordComparison) -> Difference:
     return one
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("then", "now", "what", "was", "is_", "code"),
     [
         (node(), node(gpu(0)), "device", f"serial 161 {SLOT}", "gone", exits.REJECTED),
@@ -209,7 +209,7 @@ def test_the_order_is_devices_verdicts_facts_software_figures() -> None:
 # -- what cannot be compared
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "why"),
     [
         ({"sku": {"name": "a100-sxm"}}, "other SKU: h100-sxm and a100-sxm"),

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_tables import tabled
+from support.judged_tables import tabled
+from support.rows import each_row
 
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.verdict import Status
@@ -99,7 +100,7 @@ HOLDS, BEHIND, SHORT, FAR = (against(value, "memory", spread=KNOWN) for value in
 LATE, ONE_ROUND = (Note("repeat_without_time", "no time"),), (Note("one_round"),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rounds", "why", "status", "told", "at_first", "doubt"),
     [
         ([SHORT], "", Status.FAIL, SHORT, False, ()),

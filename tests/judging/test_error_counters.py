@@ -8,8 +8,8 @@ from typing import Any
 
 import pynvml
 import pytest
-import shipped
-from judged_tables import tables
+from support import shipped
+from support.judged_tables import tables
 
 from pytest_accel.core.fact_metrics import ERROR_COUNTERS
 from pytest_accel.core.measurement import Device, Trouble

@@ -10,9 +10,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any, cast
 
-import in_process
 import pytest
-from judged_tables import tabled, tables
+from support import in_process
+from support.judged_tables import tabled, tables
 
 from pytest_accel.core.details import Details, ErrorReport
 from pytest_accel.core.fault_codes import TABLE, of_metric
@@ -199,7 +199,6 @@ def test_copies_over_a_narrow_link_have_its_code() -> None:
     assert [found[each.key].fault.name for each in copies] == ["host-link-narrow", "host-link-slow"]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_whole_run_with_a_fault_on_every_device(tmp_path: Path) -> None:
     """The finding of each device is the fault that it has."""

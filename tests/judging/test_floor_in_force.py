@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import shipped
+from support import shipped
 
 from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.measurement import Measurement, Trouble

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judged_tables import tabled
+from support.judged_tables import tabled
 
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.reasons import AllAlike, BehindPast, Note
-from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import Source, Spread
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Result, Status, Verdict
@@ -72,7 +71,10 @@ def test_a_drop_is_told_with_date_and_figure() -> None:
     found = verdict([run(3, 3000.0), run(9, 2990.0)], memory(2880.0))
     assert found.status is Status.MARGINAL
     assert found.behind, "worth another measurement"
-    assert sentence_of(found) == ("2880 GB/s, 4.0% below its first accepted run of 2026-01-03 (3000), at most 1.1%")
+    assert found.reasons == (Note("value"), BehindPast())
+    assert found.past
+    assert (round(found.past.lost, 3), round(found.past.allowed, 3)) == (0.04, 0.011)
+    assert (found.past.middle, found.past.since, found.past.day) == (3000.0, "first accepted", "2026-01-03")
     assert verdict([run(3, 3000.0)], memory(2970.0)).status is Status.NOT_APPLICABLE
     known, unknown = (verdict([run(3, 3000.0)], memory(2960.0), spread=spread).status for spread in (SPREAD, None))
     assert (known, unknown) == (Status.MARGINAL, Status.NOT_APPLICABLE)

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import shipped
-from host_tree import FAR_NIC, MC, METAL, make, rdma
-from in_process import Called
+from support import shipped
+from support.host_tree import FAR_NIC, MC, METAL, make, rdma
+from support.in_process import Called
 
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS
 from pytest_accel.core.levels import LEVELS

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import shipped
-from judged_tables import tabled
+from support import shipped
+from support.judged_tables import tabled
 
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import NODE, Device

@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
-from judged_tables import tabled
+from support.judged_tables import tabled
 
 from pytest_accel.core.measurement import Measurement, Names, Trouble
 from pytest_accel.core.messages import Pair

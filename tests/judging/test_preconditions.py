@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import in_process
 import pytest
-import shipped
-from judged_tables import tabled
+from support import in_process, shipped
+from support.judged_tables import tabled
 
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.verdict import Status
@@ -141,7 +140,7 @@ def test_the_load_of_a_cpu_excuses_where_that_of_a_gpu_disturbs() -> None:
 NODE_FILE = "sku: h100-sxm\nplatform: hgx8\nfaults: [{fault: remap-pending, device: 1}]\n"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_pending_repair_fails_and_stops_what_depends_on_it(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text(NODE_FILE)
     with in_process.fast():

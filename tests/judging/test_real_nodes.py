@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import real_nodes
-import shipped
+from support import shipped
+from support.rows import each_row
 
 from pytest_accel.core.verdict import Status
 from pytest_accel.skus import loader
@@ -15,7 +16,7 @@ NODES = real_nodes.nodes()
 NOTHING = (Status.UNMEASURED, Status.INCONCLUSIVE)
 
 
-@pytest.mark.parametrize("node", NODES, ids=[f"{node['vendor']}: {node['title']}" for node in NODES])
+@each_row("node", NODES)
 def test_a_published_node_gets_the_verdict_that_is_right(node: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader, "load", shipped.load)  # which reads each file once
     judged, expected = real_nodes.judged(node), node["expect"]

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import shipped
-from judged_tables import tabled
+from support import shipped
+from support.judged_tables import tabled
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
-from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, Cause, Note
+from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, Cause, Compared, Note
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku import DeclaredBy, Limit, Source, Spread
 from pytest_accel.core.verdict import Comparison, Status, Verdict
@@ -67,12 +67,18 @@ def behind(verdict: Verdict) -> Comparison | None:
     return found if BehindNeighbours() in verdict.reasons else None
 
 
-def test_the_sentence_has_gap_median_and_what_healthy_devices_show() -> None:
+def test_the_verdict_has_gap_median_and_what_healthy_devices_show() -> None:
     verdict = beside(one(701.2), spread=PRODUCTS, others=[746.8] * 7)
-    assert verdict.status is Status.MARGINAL
-    assert sentence_of(verdict) == "701.2 TFLOPS, 6.1% behind its 7 neighbours (median 746.8), at most 5.3%"
-    unknown = sentence_of(beside(one(70.0)))
-    assert unknown == "70 TFLOPS, 30.0% behind its 7 neighbours (median 100), at most 24.0%"
+    assert (verdict.status, verdict.reasons) == (Status.MARGINAL, (Note("value"), BehindNeighbours()))
+    assert figures(verdict) == (0.061, 0.053, 746.8, 7)
+    assert figures(beside(one(70.0))) == (0.3, 0.24, 100.0, 7)
+
+
+def figures(verdict: Verdict) -> tuple[float, float, float, int]:
+    """What a device lacks, what healthy ones lack at most, the median of the others, and their number."""
+    found = behind(verdict)
+    assert found
+    return (round(found.lost, 3), round(found.allowed, 3), found.middle, found.count)
 
 
 @tabled("metric, unit, value, status", "data/judging/references.yaml")
@@ -185,7 +191,8 @@ def test_no_limit_clears_what_is_far_behind_and_none_that_does_not_hold_swallows
 
 
 def test_what_fails_by_its_limit_is_told_by_its_limit_and_its_cause_once() -> None:
-    assert sentence_of(beside(one(40.0), limit=FLOOR)) == "40 TFLOPS, floor 60 TFLOPS (-33.3%)"
+    short = beside(one(40.0), limit=FLOOR)
+    assert (short.status, short.reasons) == (Status.FAIL, (Compared("floor"),))
     slow = replace(one(59.0), notes=(Note("cause", "its clock is low"),))
     verdict = beside(slow, limit=replace(FLOOR, floor=50.0))
     assert (verdict.status, sentence_of(verdict).count("its clock is low")) == (Status.FAIL, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from judged_tables import tabled
+from support.judged_tables import tabled
 
 from pytest_accel import probes
 from pytest_accel.core.levels import LEVELS

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from judged_tables import tabled
+from support.judged_tables import tabled
+from support.rows import each_row
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.messages import CallTrouble, Outcome
@@ -72,7 +73,7 @@ def test_a_value_that_no_device_can_have_is_an_error_of_the_users_probe(changes:
     assert [own(unit=unit, samples=[0.0]).trouble for unit in ("1", "count", "C")] == [None] * 3, "nothing counted"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "words"),
     [
         ({"value": 1e308}, "holds a number that nothing measures (1e+308)"),
@@ -81,7 +82,6 @@ def test_a_value_that_no_device_can_have_is_an_error_of_the_users_probe(changes:
         ({"details": json.loads('{"d":' * 70 + "1" + "}" * 70)}, "is nested more than 64 levels deep"),
         ({"details": {"a": "x" * 2**21}}, "returned 2,097,"),
     ],
-    ids=["too much", "a long number", "no number", "deep", "long"],
 )
 def test_what_a_record_could_not_be_read_with_is_not_kept(changes: dict[str, Any], words: str) -> None:
     """The run would end well, and nobody could read its record."""

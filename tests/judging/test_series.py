@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from worded import worded
+from support.reasons import worded
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.run import Circumstances, Run

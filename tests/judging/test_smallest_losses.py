@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import shipped
+from support import shipped
+from support.rows import each_row
 
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, estimate_of
@@ -90,7 +91,7 @@ CASES: dict[str, tuple[Callable[[int], Drawn], Spread | None, dict[str, Any]]] =
 }
 
 
-@pytest.mark.parametrize("family", CASES)
+@each_row("family", CASES)
 def test_a_device_with_exactly_the_promised_loss_is_rejected(family: str) -> None:
     drawn, spread, how = CASES[family]
     rejected = 0

@@ -10,8 +10,9 @@ from itertools import groupby
 from typing import Any
 
 import pytest
-from judged_tables import tabled
-from real_series import GPU, Series, gpu_fryer, judged, limits, table
+from support.judged_tables import tabled
+from support.real_series import GPU, Series, gpu_fryer, judged, limits, table
+from support.rows import each_row
 
 from pytest_accel.core.details import Details, TelemetrySummary
 from pytest_accel.core.measurement import Measurement, estimate_of
@@ -39,13 +40,13 @@ def mostly_pass(found: Counter[Status]) -> bool:
     return set(found) <= {Status.PASS, Status.MARGINAL} and found[Status.MARGINAL] <= found.total() / 100
 
 
-@pytest.mark.parametrize("metric", STEADY)
-@pytest.mark.parametrize("level", LENGTHS)
+@each_row("metric", STEADY)
+@each_row("level", LENGTHS)
 def test_healthy_devices_pass_at_any_length(metric: str, level: str) -> None:
     assert mostly_pass(statuses([series.cut(LENGTHS[level]) for series in ONE_OF_EACH], metric, level))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("metric", STEADY)
 @pytest.mark.parametrize("seconds", [60, 120, 300])
 def test_all_healthy_devices_pass(metric: str, seconds: int) -> None:
@@ -162,7 +163,7 @@ def test_v100_that_do_not_reach_their_power_limit_are_the_slowest_of_their_clust
     assert len(found) == 392
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("watts", "enforced", "expected"),
     [
         (640.0, 700.0, Status.PASS),
@@ -264,9 +265,7 @@ def test_a_device_that_is_slow_at_its_clock_fails_where_no_node_of_its_class_was
 # -- bad devices
 
 
-@pytest.mark.parametrize(
-    "row", [row for row in table("other.csv") if row["droop_slow"]], ids=lambda row: row["product"]
-)
+@each_row("row", [row for row in table("other.csv") if row["droop_slow"]])
 def test_what_others_published_of_gpu_burn(row: Mapping[str, str]) -> None:
     """A laptop that lost 25 % evenly passes here: only its rate and its past show the loss."""
     file = limits("rtx-4090")

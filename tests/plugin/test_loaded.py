@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import as_user
 import pytest
+from support import as_user
 
 GOOD = "sku: h100-sxm\nplatform: single\n"
 OBJECT = "class Ours: ...\ndef pytest_configure(config):\n    config.pluginmanager.register(Ours())\n"
@@ -58,6 +58,7 @@ def test_an_acceptance_names_what_it_loaded_and_a_record_that_is_judged_anew_too
     assert f"JUDGED AGAIN {ran.closing}\n" in again.stdout, again.stdout
 
 
+@pytest.mark.nightly
 def test_installed_plugins_and_the_package_itself_are_not_named(place: Path) -> None:
     """Our checkout has a conftest.py, which pytest reads beside the packaged suite."""
     ran = accepted(place, "-p", "pytest_timeout", "-p", "xdist.plugin")
@@ -66,6 +67,7 @@ def test_installed_plugins_and_the_package_itself_are_not_named(place: Path) -> 
     assert " with " not in accepted(place, autoload=True).closing
 
 
+@pytest.mark.nightly
 def test_a_plugin_that_is_installed_in_a_folder_of_its_own_is_named(place: Path) -> None:
     """Whoever can write into a folder that Python searches can put the metadata of a distribution there."""
     (place / "mine.py").touch()
@@ -78,6 +80,7 @@ def test_a_plugin_that_is_installed_in_a_folder_of_its_own_is_named(place: Path)
     assert ran.closing.endswith("; with PYTHONPATH, plugin mine)")
 
 
+@pytest.mark.nightly
 def test_a_conftest_beside_tests_that_are_added_is_named(place: Path) -> None:
     (place / "site").mkdir()
     (place / "site" / "conftest.py").touch()
@@ -88,12 +91,15 @@ def test_a_conftest_beside_tests_that_are_added_is_named(place: Path) -> None:
     assert ran.record["info"]["loaded"] == [f"conftest.py of {place}/site"]
 
 
+@pytest.mark.nightly
 def test_a_series_names_what_its_runs_loaded(place: Path) -> None:
     ran = accepted(place, "--accel-hours=0.001", env={"PYTEST_ADDOPTS": "-q"})
     assert "; with PYTEST_ADDOPTS); 1 run in " in ran.out
 
 
-@pytest.mark.parametrize("name", ["pytest", "pluggy", "random"])
+@pytest.mark.parametrize(
+    "name", ["random", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("pytest", "pluggy"))]
+)
 def test_a_module_in_the_current_folder_is_never_run(place: Path, name: str) -> None:
     """Whoever submits jobs as root in a folder of all users runs nothing that others put there."""
     (place / f"{name}.py").write_text(f"open({str(place / 'ran')!r}, 'w')\n", encoding="utf-8")

@@ -3,13 +3,14 @@
 from typing import Any
 
 import pytest
-import tabled
+from support import data_files
+from support.rows import each_row
 
 import pytest_accel
 from pytest_accel.core.sku import DeclaredBy, Limit
 from pytest_accel.plugin.markers import BadMarker, limits_from_marks
 
-TABLES = tabled.tables("plugin/markers")
+TABLES = data_files.tables("plugin/markers")
 
 Marker = tuple[str, list[Any], dict[str, Any]]
 WHERE = "test_mine.py::test_ffn"
@@ -21,8 +22,8 @@ def limit(marker: Marker, source: Any = pytest_accel) -> Limit:
     return found
 
 
-@pytest.mark.parametrize("source", [pytest_accel, pytest.mark], ids=["ours", "pytest's"])
-@pytest.mark.parametrize(("marker", "unit", "floor", "ceiling"), TABLES["limits"])
+@each_row("source", [pytest_accel, pytest.mark])
+@each_row(("marker", "unit", "floor", "ceiling"), TABLES["limits"])
 def test_a_marker_is_a_limit(
     source: Any, marker: Marker, unit: str, floor: float | None, ceiling: float | None
 ) -> None:
@@ -33,7 +34,7 @@ def test_a_marker_is_a_limit(
     assert found.relative is (unit == "of peak")
 
 
-@pytest.mark.parametrize(("marker", "message"), TABLES["wrong"])
+@each_row(("marker", "message"), TABLES["wrong"])
 def test_a_wrong_marker_names_the_test_the_value_and_the_choices(marker: Marker, message: str) -> None:
     with pytest.raises(BadMarker) as bad:
         limit(marker)

@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-import as_user
 import pytest
-from report_record import record, saved
+from support import as_user
+from support.report_record import record, saved
 
 from pytest_accel.plugin import page_file
 from pytest_accel.run.options import page_name
@@ -49,7 +49,7 @@ def test_a_test_that_follows_the_option_is_not_taken_for_its_file() -> None:
         page_name("tests/test_a.py")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_writes_its_page(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text(NODE)
     options = ("--accel-simulate=node.yaml", "--accel-level=quick", "-k", "inventory", "--accel-report")

@@ -11,16 +11,14 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import as_user
-import packaged_suite
 import pytest
-import tabled
-from as_user import STUB_TORCH, Ran, write
+from support import as_user, data_files, packaged_suite
+from support.as_user import STUB_TORCH, Ran, write
 
 import pytest_accel
 from pytest_accel.drivers.host.place import place
 
-TABLES = tabled.tables("plugin/plugin")
+TABLES = data_files.tables("plugin/plugin")
 
 NOT_ASKED = "".join(f'  {metric}: "not asked for"\n' for _, _, metric in packaged_suite.requests())
 """What a threshold file says so that nothing but facts is asked for."""
@@ -94,7 +92,7 @@ def test_xdist_is_refused(tmp_path: Path) -> None:
 
 def test_broken_threshold_file(tmp_path: Path) -> None:
     """Every mistake at once, with file and line."""
-    shutil.copy(tabled.DATA / "plugin/mistakes.yaml", tmp_path / "mine.yaml")
+    shutil.copy(data_files.DATA / "plugin/mistakes.yaml", tmp_path / "mine.yaml")
     ran = as_user.pytest(tmp_path, "--accel-sku=mine.yaml", paths=(), refused=True)
 
     assert ran.exit == 4, ran.out
@@ -132,7 +130,7 @@ def test_named_accelerator_that_is_not_here(tmp_path: Path) -> None:
 @pytest.mark.devices
 def test_host_facts(tmp_path: Path) -> None:
     """They are judged once, for the node; those without a limit are in the record, and no test of their own."""
-    (tmp_path / "hosted.yaml").write_text(f"{tabled.content('plugin/hosted.yaml')}not_applicable:\n{NOT_ASKED}")
+    (tmp_path / "hosted.yaml").write_text(f"{data_files.content('plugin/hosted.yaml')}not_applicable:\n{NOT_ASKED}")
     ran = as_user.pytest(tmp_path, "--accel-sku=./hosted.yaml", "-v", paths=())
 
     assert ran.exit == 0, ran.out
@@ -537,6 +535,7 @@ def test_error_in_another_test_is_no_verdict(tmp_path: Path) -> None:
 # -- surroundings
 
 
+@pytest.mark.nightly
 def test_the_packaged_suite_runs_without_a_terminal(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text("sku: h100-sxm\nplatform: single\n", encoding="utf-8")
     words = ["--accel-simulate=good.yaml", "--accel-level=quick", f"--accel-output={tmp_path / 'out'}"]

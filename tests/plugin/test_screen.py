@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-import as_user
 import pytest
-import tabled
+from support import as_user, data_files
 
-NODE = tabled.content("plugin/two-faults.yaml")
+NODE = data_files.content("plugin/two-faults.yaml")
 WITHOUT_TORCH = """
 import sys
 
@@ -46,7 +45,7 @@ def test_without_torch_the_suite_is_refused_in_one_sentence(tmp_path: Path, with
     assert not ran.folder.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_all_devices_lack_is_told_once(tmp_path: Path, without_torch: dict[str, str]) -> None:
     """A run of chosen tests reads facts without torch; what it cannot measure is no verdict on hardware."""
     junit = tmp_path / "junit.xml"
@@ -63,7 +62,6 @@ def test_what_all_devices_lack_is_told_once(tmp_path: Path, without_torch: dict[
     assert (about["accel.record_sha256"], about["accel.exit"]) == (ran.record["sha256"], "6")
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_two_faults_on_two_of_eight_devices(tmp_path: Path) -> None:
     junit = tmp_path / "junit.xml"

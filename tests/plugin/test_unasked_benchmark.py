@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import as_user
 import pytest
+from support import as_user
 
 PLAIN = "def test_plain():\n    pass\n"
 TIMED = "def test_timed(benchmark):\n    benchmark.pedantic(list)\n"

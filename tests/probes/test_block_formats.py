@@ -7,19 +7,20 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 pytest.importorskip("torch")
 
 import torch
-import torch_has
-from probe_device import AtOnce, Instead, gpu, on_cpu
+from support import torch_features
+from support.probe_device import AtOnce, Instead, gpu, on_cpu
 
 from pytest_accel.probes.device.block_formats import E2M1, FORMATS, decode, encode, swizzled
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult
 from pytest_accel.probes.device.gemm import Gemm
 from pytest_accel.probes.device.torch_device import Compute
 
-if not torch_has.blocks():
+if not torch_features.blocks():
     pytest.skip("this torch has no formats of blocks", allow_module_level=True)
 
 F: Any = torch.nn.functional
@@ -89,7 +90,7 @@ def test_numbers_of_four_bits_are_kept_and_lie_in_their_half_of_the_byte() -> No
     assert scales.view(torch.float8_e4m3fn).float().tolist() == [1.0]
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(128, 4), (256, 8), (130, 5), (1, 1)])
+@each_row(("rows", "columns"), [(128, 4), (256, 8), (130, 5), (1, 1)])
 def test_scales_lie_where_cublas_reads_them(rows: int, columns: int) -> None:
     scales = torch.randint(0, 256, (rows, columns), dtype=torch.uint8)
     flat = swizzled(torch, scales)
@@ -126,7 +127,7 @@ def test_a_scale_in_the_wrong_place_is_seen(device: Compute) -> None:
         Gemm(device, "fp4", 160, 96, 256).check()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("dtype", ["mxfp8", "nvfp4"])
 def test_torch_itself_finds_shapes_layouts_and_recipes_right(device: Compute, dtype: str) -> None:
     """By the checks of its meta function, which are those of the CUDA kernel."""

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from probe_device import AtOnce, cpu
+from support.probe_device import AtOnce, cpu
 
 from pytest_accel import probes
 from pytest_accel.probes.collectives import OPERATIONS, Collective, collective_on
 from pytest_accel.probes.device.error_class import WrongResult
 from pytest_accel.probes.device.torch_device import Compute
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 WORLD, FAULTY, SIZE = 4, 1, 2**20 + 64
 BLOCK: dict[str, Any] = {"width": 64, "heads": 4, "sequence": 16, "batch": 2}

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import tabled
+from support import data_files
 
 pytest.importorskip("torch")
 
@@ -18,7 +18,7 @@ from pytest_accel.probes.device import collectives
 from pytest_accel.probes.device.collectives import Account, ask_for_account, conf_files, own_settings
 from pytest_accel.probes.device.rank import Rank
 
-CASES = tabled.tables("probes/collective-accounts")
+CASES = data_files.tables("probes/collective-accounts")
 SIZE = 2**33
 LINE = "node7:4242:4250 [0] NCCL INFO "
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import tabled
+from support import data_files
+from support.rows import each_row
 
 from pytest_accel import probes
 from pytest_accel.run.request import request_of
 
-CASES = tabled.tables("probes/conditions")
+CASES = data_files.tables("probes/conditions")
 
 
-@pytest.mark.parametrize(("name", "given", "message"), CASES["refused"])
+@each_row(("name", "given", "message"), CASES["refused"])
 def test_a_value_that_a_packaged_probe_cannot_use(name: str, given: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError, match=message):
         request_of(getattr(probes, name), given, None, None)
 
 
-@pytest.mark.parametrize(("name", "given"), CASES["usable"])
+@each_row(("name", "given"), CASES["usable"])
 def test_a_value_that_it_can_use(name: str, given: dict[str, Any]) -> None:
     assert request_of(getattr(probes, name), given, None, None).conditions.items() >= given.items()
 

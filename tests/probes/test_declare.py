@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
+from support import data_files
+from support.rows import each_row
 
 from pytest_accel import probes
 from pytest_accel.core.sku import UNITS
@@ -23,7 +24,7 @@ from pytest_accel.probes.declare import (
     unusable,
 )
 
-CASES = tabled.tables("probes/declare")
+CASES = data_files.tables("probes/declare")
 PACKAGED = [each for each in declarations() if each.packaged]
 
 
@@ -33,7 +34,7 @@ def example(device: Any, *, op: str = "relu", mib: int = 64) -> None: ...
 COMPLETE: dict[str, Any] = {"unit": "GB/s", "stresses": ["memory"], "variants": {"op": ["relu"]}, "small": {"mib": 1}}
 
 
-@pytest.mark.parametrize(("metric", "changes", "says"), CASES["lacking"])
+@each_row(("metric", "changes", "says"), CASES["lacking"])
 def test_what_a_declaration_lacks_is_said_with_the_place(
     metric: str, changes: dict[str, Any], says: str | None
 ) -> None:
@@ -73,7 +74,7 @@ class Callable:
     def __call__(self, device: Any) -> None: ...
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("function", "says"),
     [
         (functools.partial(example, op="relu"), "not an object of type partial"),
@@ -109,7 +110,7 @@ def test_every_packaged_probe_is_a_public_name_and_its_metrics_lead_back_to_it()
             assert declared.fact or unit_of(metric) in UNITS, metric
 
 
-@pytest.mark.parametrize(("metric", "name", "unit"), CASES["metrics"])
+@each_row(("metric", "name", "unit"), CASES["metrics"])
 def test_a_metric_leads_to_the_probe_that_speaks_for_it(metric: str, name: str, unit: str | None) -> None:
     declared = declaration_of(metric)
     assert declared

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-import tabled
 import yaml
+from support import data_files
+from support.rows import each_row
 
 from pytest_accel.probes.device import error_class
 from pytest_accel.probes.device.error_class import Unmeasurable, WrongResult
@@ -22,7 +22,7 @@ class OutOfMemoryError(RuntimeError): ...
 class DistBackendError(RuntimeError): ...
 
 
-CASES = tabled.tables("probes/errors")
+CASES = data_files.tables("probes/errors")
 ERRORS = yaml.safe_load((Path(__file__).parents[1] / "real/errors.yaml").read_text(encoding="utf-8"))
 TYPES = [AcceleratorError, OutOfMemoryError, DistBackendError, WrongResult, Unmeasurable, RuntimeError, ValueError]
 
@@ -36,12 +36,12 @@ def test_a_device_is_blamed_for_what_its_library_lays_to_it() -> None:
         assert found == (told["kind"], told.get("lost", False)), told["text"]
 
 
-@pytest.mark.parametrize(("text", "either"), CASES["programs"])
+@each_row(("text", "either"), CASES["programs"])
 def test_an_error_that_a_faulty_kernel_causes_as_well_is_known(text: str, either: bool) -> None:
     """By NVIDIA's own words on Xids 13 and 31, which come with it."""
     assert error_class.of_programs(RuntimeError(text)) == either
 
 
-@pytest.mark.parametrize(("text", "told"), CASES["told"])
+@each_row(("text", "told"), CASES["told"])
 def test_an_error_is_told_by_the_line_that_names_its_cause(text: str, told: str) -> None:
     assert re.search(told, error_class.main_line(DistBackendError(text)))

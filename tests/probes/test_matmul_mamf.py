@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-import torch_has
-from probe_device import Instead, compute
+from support import torch_features
+from support.probe_device import Instead, compute
 
 from pytest_accel import probes
 from pytest_accel.probes.declare import declaration_for
@@ -76,7 +76,7 @@ def test_the_operands_are_those_of_the_tool(device: Compute) -> None:
 
 
 def test_fp8_has_no_scale_and_no_fast_accumulation(device: Compute) -> None:
-    torch_has.skip_without_fp8()
+    torch_features.skip_without_fp8()
     calls: list[tuple[Any, ...]] = []
 
     def scaled_mm(*operands: Any, **how: Any) -> Any:
@@ -104,15 +104,15 @@ def test_a_wrong_product_is_seen(device: Compute, dtype: str) -> None:
 
     device.torch = Instead(torch, mm=wrong(torch.mm), _scaled_mm=wrong(getattr(torch, "_scaled_mm", None)))
     if dtype == "fp8":
-        torch_has.skip_without_fp8()
+        torch_features.skip_without_fp8()
     with pytest.raises(WrongResult, match=rf"{dtype} 48x64x96 as mamf-finder multiplies it: is off by"):
         probes.matmul_mamf(device, dtype=dtype, shapes={dtype: SIDES})
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_fp8_cannot_represent_is_no_wrong_product(device: Compute) -> None:
     """At 14336 deep some elements exceed 448, the largest number of e4m3; AMD's variant makes no number of them."""
-    torch_has.skip_without_fp8()
+    torch_features.skip_without_fp8()
 
     def scaled_mm(*operands: Any, out: Any) -> None:
         torch._scaled_mm(*operands, out=out)

@@ -13,15 +13,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-import tabled
+from support import data_files
+from support.rows import each_row
 
 from pytest_accel.core.reasons import Note
 
 pytest.importorskip("torch")
 
 import torch
-import torch_has
-from probe_device import AtOnce, Instead, compute, cpu, gpu, with_cuda
+from support import torch_features
+from support.probe_device import AtOnce, Instead, compute, cpu, gpu, with_cuda
 
 from pytest_accel import probes
 from pytest_accel.core.messages import FastPath, fastest
@@ -38,7 +39,7 @@ from pytest_accel.probes.host_copy import memory_place
 from pytest_accel.probes.peer_copy import at_fault
 from pytest_accel.probes.soak import droop
 
-CASES = tabled.tables("probes/refused")
+CASES = data_files.tables("probes/refused")
 
 
 class Rotten(torch.Tensor):
@@ -232,7 +233,7 @@ def test_droop_is_the_share_lost_once_warm(end: int, early: float, late: float, 
 @pytest.mark.parametrize("dtype", ["fp64", "fp32", "bf16", "fp16", "fp8", "int8"])
 def test_the_product_of_every_dtype_is_right(device: Compute, dtype: str) -> None:
     if dtype == "fp8":
-        torch_has.skip_without_fp8()
+        torch_features.skip_without_fp8()
     gemm = Gemm(device, dtype, 96, 144, 128)
     gemm.check()  # raises WrongResult
     assert gemm.conditions["dtype"] == dtype
@@ -414,7 +415,7 @@ def test_memory_that_is_not_there_is_a_need(cuda: pytest.MonkeyPatch) -> None:
 def test_what_a_gpu_cannot_multiply_is_not_applicable(
     cuda: pytest.MonkeyPatch, capability: list[int], dtype: str, shape: list[int], why: str
 ) -> None:
-    if dtype == "fp4" and not torch_has.blocks():
+    if dtype == "fp4" and not torch_features.blocks():
         pytest.skip("this torch has no formats of blocks")
     cuda.setattr(torch.cuda, "get_device_capability", lambda place: tuple(capability))
     device = Compute([gpu()], AtOnce())
@@ -528,11 +529,11 @@ def test_what_torch_tunes_is_kept_with_the_run_unless_the_user_names_a_file(
     assert tunable.file == kept
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("dtype", ["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"])
 def test_the_declared_method_is_what_the_run_says(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch, dtype: str) -> None:
     if dtype == "fp8":
-        torch_has.skip_without_fp8()
+        torch_features.skip_without_fp8()
     cuda.setattr(torch.cuda.tunable, "is_enabled", lambda: True)
     declared = declaration_for(probes.matmul).method_of(f"matmul.{dtype}", {})
     found = Gemm(gpu_on_cpu, dtype, 32, 64, 96).conditions
@@ -544,7 +545,7 @@ def test_the_declared_method_is_what_the_run_says(gpu_on_cpu: Compute, cuda: pyt
     assert {"layout", "data", "accumulation"} <= shared
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_mamf_finder_leaves_the_switches_of_torch_as_they_are(gpu_on_cpu: Compute, cuda: pytest.MonkeyPatch) -> None:
     """And the products after it do not."""
     gpu = Cycles()
@@ -602,7 +603,7 @@ def test_the_clock_is_counted_behind_the_work(gpu_on_cpu: Compute, cuda: pytest.
 
 
 def test_the_recipe_of_fp8_is_said(gpu_on_cpu: Compute) -> None:
-    torch_has.skip_without_fp8()
+    torch_features.skip_without_fp8()
     calls: list[dict[str, Any]] = []
 
     def scaled_mm(*operands: torch.Tensor, **how: Any) -> torch.Tensor:
@@ -693,7 +694,7 @@ QUICK_BITS = (0, 8, 16, 24, 31)
 
 
 @pytest.mark.parametrize(
-    "bits", [QUICK_BITS, pytest.param(sorted({*range(32)} - {*QUICK_BITS}), marks=pytest.mark.slow)]
+    "bits", [QUICK_BITS, pytest.param(sorted({*range(32)} - {*QUICK_BITS}), marks=pytest.mark.nightly)]
 )
 @pytest.mark.parametrize("at", [3, 7])
 def test_every_flipped_bit_of_a_product_is_found(device: Compute, bits: Sequence[int], at: int) -> None:
@@ -837,7 +838,7 @@ def test_rocm_is_told_to_repeat_itself_and_then_left_as_it_was(rocm: Compute) ->
     assert not torch.are_deterministic_algorithms_enabled()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_exact_products_in_fp16_are_numbers(device: Compute, all_fast: None) -> None:
     """A sum beyond 65504 is infinite, whatever was added wrongly: it would compare as equal."""
     infinite = []
@@ -959,7 +960,7 @@ def test_memory_that_others_hold_leaves_too_little_to_test(
         probes.memory_pattern(device)
 
 
-@pytest.mark.parametrize(("given", "said"), CASES["sampling"])
+@each_row(("given", "said"), CASES["sampling"])
 def test_what_no_sampling_can_be_done_by_is_refused(given: dict[str, Any], said: str) -> None:
     """A billion calls before the first sample would look like a device that hangs."""
     with pytest.raises(ValueError, match=re.escape(f"sample: {said}")):

@@ -5,7 +5,8 @@ import random
 from functools import partial
 
 import pytest
-import tabled
+from support import data_files
+from support.rows import each_row
 
 from pytest_accel.probes.device.shape_search import (
     FIRST,
@@ -21,10 +22,10 @@ from pytest_accel.probes.device.shape_search import (
     spread,
 )
 
-CASES = tabled.tables("probes/shape-search")
+CASES = data_files.tables("probes/shape-search")
 
 
-@pytest.mark.parametrize(("shape", "tile", "units", "filled"), CASES["waves"])
+@each_row(("shape", "tile", "units", "filled"), CASES["waves"])
 def test_the_wave_model_fits_published_winners(shape: Shape, tile: tuple[int, int], units: int, filled: float) -> None:
     assert quantisation(shape, tile, units) == pytest.approx(filled)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from pytest_accel.core.stats import LOOKS
 from pytest_accel.probes.declare import SUSTAINED_SECONDS, SUSTAINED_WARMUP
@@ -121,9 +122,7 @@ def noisy(cost: float, share: float) -> Iterator[float]:
     return itertools.cycle([cost * (1 - share), cost * (1 - share), cost * (1 + share), cost * (1 + share)])
 
 
-@pytest.mark.parametrize(
-    ("cost", "block"), [(0.0001, BLOCK_SECONDS), (0.001, BLOCK_SECONDS), (0.01, BLOCK_SECONDS), (0.4, 0.4)]
-)
+@each_row(("cost", "block"), [(0.0001, BLOCK_SECONDS), (0.001, BLOCK_SECONDS), (0.01, BLOCK_SECONDS), (0.4, 0.4)])
 def test_a_block_is_filled_whatever_one_operation_takes(cost: float, block: float) -> None:
     """An operation that is longer than a block is a block."""
     timed, _, _ = measure(steady(cost))
@@ -169,7 +168,7 @@ def test_the_warm_up_is_not_sampled() -> None:
     assert [seconds for seconds, _ in gate.blocks] == pytest.approx([*timed.warmup, *timed.seconds])
 
 
-@pytest.mark.parametrize("seconds", [2.0, 5.0, 15.0, 30.0])
+@each_row("seconds", [2.0, 5.0, 15.0, 30.0])
 def test_a_sustained_load_is_sampled_alike_whatever_its_budget(seconds: float) -> None:
     """A device that slows down within the first second shows the rate that it keeps, at `quick` as at `long`."""
     costs = itertools.chain(itertools.repeat(0.008, 125), itertools.repeat(0.01))

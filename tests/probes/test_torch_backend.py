@@ -7,13 +7,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import as_user
 import pytest
+from support import as_user
+from support.rows import each_row
 
 pytest.importorskip("torch")
 
 import torch
-from probe_device import AtOnce, Instead
+from support.probe_device import AtOnce, Instead
 from torch_module import module
 
 from pytest_accel import probes
@@ -94,7 +95,7 @@ def test_peer_copy(monkeypatch: pytest.MonkeyPatch, known: bool | None) -> None:
 # -- what torch does not have is a sentence
 
 
-@pytest.mark.parametrize("name", ["Event", "synchronize", "mem_get_info", "Stream", "stream", "current_stream"])
+@each_row("name", ["Event", "synchronize", "mem_get_info", "Stream", "stream", "current_stream"])
 def test_what_the_module_lacks_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     device = on(monkeypatch, Torch(module(**{name: None})))
     with pytest.raises(Unmeasurable, match=rf"^torch\.xpu \(torch .*\) has no {name}$"):
@@ -264,7 +265,6 @@ torch.get_device_module = lambda name: hpu if name == "hpu" else told(name)
 SMALL = "  matmul_mamf: {shapes: {bf16: [64, 64, 64], fp8: [64, 64, 64]}}\n"
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.devices
 def test_a_node_of_gaudi_is_measured_and_shown_and_never_accepted(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_a_node_of_gaudi_is_measured_and_shown_and_never_accepted(tmp_path: Path
     package = site / "habana_frameworks" / "torch"
     for folder in (package, bus):
         folder.mkdir(parents=True)
-    (site / "sitecustomize.py").write_text(SITE.format(tests=str(Path(__file__).parents[1]), bus=str(bus.parent)))
+    (site / "sitecustomize.py").write_text(SITE.format(tests=str(Path(__file__).parent), bus=str(bus.parent)))
     (package / "core.py").write_text(CORE)
     for name, text in {"vendor": "0x1da3", "device": "0x1060", "module_id": "3", "current_link_width": "16"}.items():
         (bus / name).write_text(f"{text}\n")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from probe_device import AtOnce, cpu
+from support.probe_device import AtOnce, cpu
 
 from pytest_accel import probes
 from pytest_accel.probes.device import blas

@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import as_user
-import in_process
 import pytest
-import tabled
+from support import as_user, data_files, in_process
+from support.rows import each_row
 
 from pytest_accel import probes
 from pytest_accel.cli.rejudge import judge_again
@@ -28,7 +27,7 @@ from pytest_accel.run.session import Session
 from pytest_accel.run.summaries import SUMMARY, summary
 from pytest_accel.views.next_steps import next_steps
 
-TABLES = tabled.tables("run/baseline")
+TABLES = data_files.tables("run/baseline")
 
 HEALTHY = "sku: h100-sxm\nplatform: hgx8\n"
 SLOWER = f"{HEALTHY}faults: [{{fault: slow-memory, device: 3, by: 0.025}}]\n"
@@ -62,7 +61,7 @@ def triad(here: Session) -> dict[str, tuple[Status, str]]:
 DROPPED = "below its first accepted run of 2026-01-03"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("fast")
 def test_a_device_that_lost_memory_bandwidth_is_found_and_the_record_tells_the_same(tmp_path: Path) -> None:
     measured(tmp_path, "first", HEALTHY)
@@ -102,7 +101,6 @@ def test_which_runs_are_history() -> None:
     assert [each for each in others if replace(WHOLE, **each).is_history("h100-sxm")] == []
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_an_earlier_rejection_is_named_whatever_the_baseline_is(tmp_path: Path) -> None:
     """Simulated nodes of one seed have the same devices, whatever is wrong with them."""
@@ -116,7 +114,6 @@ def test_an_earlier_rejection_is_named_whatever_the_baseline_is(tmp_path: Path) 
     assert ["rejected before: gpu2 on " in each for each in lines] == [True, True]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_limit_that_was_tried_out_marks_no_board(tmp_path: Path) -> None:
     """A shipped limit that a board breaks in the same run does."""
@@ -132,7 +129,7 @@ def test_a_limit_that_was_tried_out_marks_no_board(tmp_path: Path) -> None:
     assert "(rejected before: gpu2 on " in lines[3]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("fast")
 def test_the_option_names_a_record_a_folder_or_none(tmp_path: Path) -> None:
     measured(tmp_path, "first", HEALTHY)
@@ -158,7 +155,7 @@ def test_a_wrong_baseline_is_refused(tmp_path: Path, made: dict[str, str] | None
         measured(tmp_path, "run", HEALTHY, baseline=str(place))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("fast")
 def test_a_baseline_of_other_devices_is_said(tmp_path: Path) -> None:
     measured(tmp_path, "first", "sku: h200-sxm\nplatform: hgx8\n")
@@ -170,7 +167,7 @@ def test_a_baseline_of_other_devices_is_said(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("fast")
 def test_a_replaced_device_is_told_and_the_others_keep_their_past(tmp_path: Path) -> None:
     here = measured(tmp_path, "first", HEALTHY)
@@ -189,7 +186,7 @@ def test_a_replaced_device_is_told_and_the_others_keep_their_past(tmp_path: Path
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("fast")
 def test_a_missing_device_is_told_with_serial_number_and_slot_of_the_earlier_record(tmp_path: Path) -> None:
     """The devices behind it have moved up: its name is that of another board now."""
@@ -220,7 +217,7 @@ def test_what_was_not_judged_and_what_is_no_rate_is_no_history() -> None:
     assert [list(values) for values in told.figures.values()] == [["b"], ["a"]]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "figures",
     [[], {"a": []}, {"a": {"b": "c"}}, {"a": {"b": float("nan")}}, {"a": {"b": -1}}, {"a": {"b": True}}, {"a": 7}],
 )

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import in_process
 import pytest
-from shipped import load
+from support import in_process
+from support.shipped import load
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import Basis, Platform, Sku
@@ -73,7 +73,7 @@ def loss(verdicts: list[Verdict], share: float) -> float:
     return 1 - share / max(each.of_peak or 0.0 for each in verdicts)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("sku", "family"), CASES)
 def test_what_a_run_says_that_it_rejects_is_rejected(sku: str, family: str, tmp_path: Path) -> None:
     """And what holds although it is short was not told to be rejected."""

@@ -6,9 +6,8 @@ import json
 import socket
 from pathlib import Path
 
-import as_user
 import pytest
-import raw_record
+from support import as_user, raw_record
 
 from pytest_accel.cli.main import main
 
@@ -24,7 +23,7 @@ def rows(host: str) -> list[str]:
     return [f"SIM00000{place:03},{host},{place}" for place in range(8)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_swapped_and_an_absent_board_reject_the_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = rows(socket.gethostname())
     other, absent = good[2].replace(socket.gethostname(), "node17"), f"X1,{socket.gethostname()},7"
@@ -57,7 +56,7 @@ def test_a_swapped_and_an_absent_board_reject_the_node(tmp_path: Path, capsys: p
     assert ", unsigned\n" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_complete_node_passes_and_without_a_list_nothing_is_asked(tmp_path: Path) -> None:
     ran = run(tmp_path, *rows(socket.gethostname()))
     assert ran.exit == 6, ran.out  # filtered, so no acceptance

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from pytest_accel.core.measurement import Device, Measurement, Trouble
 from pytest_accel.core.run import EarlierRecord, Run
@@ -59,7 +60,7 @@ def test_earlier_attempts_on_the_same_devices_are_found(tmp_path: Path) -> None:
 BOTTOM = ClassFloor(400.0, 0.4, 0.6, 0.7, 0.85, ("us",), "row", "a peak", "classes.yaml:1", unit="TFLOPS")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "changes", "marks"),
     [
         (600.0, {}, True),
@@ -139,7 +140,7 @@ def test_what_vanished_stays_a_failure_in_every_later_run(tmp_path: Path) -> Non
     assert vanished(tmp_path, (run_of(1), [GPU]), (run_of(2), [])) is not None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "records",
     [
         [],
@@ -172,8 +173,8 @@ NOT_RECORDS = [
 ]
 
 
-@pytest.mark.parametrize("name", [FILE, SUMMARY])
-@pytest.mark.parametrize("text", NOT_RECORDS)
+@each_row("name", [FILE, SUMMARY])
+@each_row("text", NOT_RECORDS)
 def test_a_file_that_is_no_record_of_ours_is_left_alone_and_said(tmp_path: Path, text: str, name: str) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / name).write_bytes(text.encode(errors="surrogateescape"))
@@ -210,7 +211,7 @@ def test_of_more_records_than_a_run_reads_the_newest_count(tmp_path: Path) -> No
     assert earlier_records.read(tmp_path / "now").notes() == ["2 earlier records were not read: there are too many"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_many_large_records_are_known_at_once(tmp_path: Path) -> None:
     """By their summaries: read whole they would take hundreds of times as long as one of them."""
     large = json.dumps({"devices": [], "info": {}, "notes": ["x" * 100] * 20_000})

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
+from support import data_files
+from support.rows import each_row
 
 from pytest_accel.core.details import FabricPart
 from pytest_accel.core.fabric import FabricNode, Report
@@ -25,7 +26,7 @@ from pytest_accel.run.launcher import launch_of
 from pytest_accel.run.options import Refused
 from pytest_accel.run.rendezvous import Rendezvous, first_of, leaf_of, rendezvous_of
 
-TABLES = tabled.tables("run/fabric")
+TABLES = data_files.tables("run/fabric")
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def _there(environment: dict[str, str]) -> Rendezvous:
     return rendezvous_of(launch_of(environment), environment)
 
 
-@pytest.mark.parametrize(("listed", "first"), TABLES["first_nodes"])
+@each_row(("listed", "first"), TABLES["first_nodes"])
 def test_the_first_node_of_a_list_runs_the_store(listed: str, first: str) -> None:
     assert first_of(listed) == first
 
@@ -59,7 +60,7 @@ def test_the_agents_meet_where_the_launcher_says(monkeypatch: pytest.MonkeyPatch
     assert (there.rank, there.nodes, there.host, there.port, there.hosted) == (2, 4, "gpu07", 29500, True)
 
 
-@pytest.mark.parametrize(("environment", "job"), TABLES["jobs"])
+@each_row(("environment", "job"), TABLES["jobs"])
 def test_a_job_is_named_by_what_is_the_same_on_all_of_its_nodes(
     environment: dict[str, str], job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,7 +72,7 @@ GOOD = FabricPart("good", 23.0, nodes=4)
 UNSUPPORTED = "rank 0 states good with 23 GB/s, and this node measured "
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("part", "best", "found"),
     [
         (GOOD, 23.0, GOOD),
@@ -86,7 +87,7 @@ def test_a_node_is_good_only_by_what_it_measured_itself(part: FabricPart, best: 
     assert supported(part, best) == found
 
 
-@pytest.mark.parametrize(("environment", "told"), TABLES["no_meeting"])
+@each_row(("environment", "told"), TABLES["no_meeting"])
 def test_where_they_cannot_meet_is_an_error_that_says_what_to_do(environment: dict[str, str], told: str) -> None:
     with pytest.raises(Refused, match=told):
         _there(environment)
@@ -104,7 +105,7 @@ def _found(kind: Any = None, reason: str = "", value: float | None = None, *, wr
     return Measurement("fabric.pairs", NODE, "GB/s", value, trouble=trouble, details={"ranks": [value, value]})
 
 
-@pytest.mark.parametrize(("sent", "found", "reported"), TABLES["reports"])
+@each_row(("sent", "found", "reported"), TABLES["reports"])
 def test_an_agent_reports_whether_its_own_ranks_reached_the_call(
     sent: dict[str, Any], found: dict[str, Any], reported: dict[str, Any]
 ) -> None:
@@ -118,7 +119,7 @@ SENT = "gpu07:311:345 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via "
 RECEIVED = "gpu07:311:345 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via "
 
 
-@pytest.mark.parametrize(("first", "second", "fabric", "host_link", "wrong"), TABLES["transports"])
+@each_row(("first", "second", "fabric", "host_link", "wrong"), TABLES["transports"])
 def test_a_transport_that_the_platform_does_not_have_is_named(
     first: str, second: str, fabric: dict[str, Any], host_link: dict[str, Any], wrong: str
 ) -> None:
@@ -155,7 +156,6 @@ time.sleep(100)
 """
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_store_that_answers_no_more_is_lost_and_the_run_goes_on(
     unused_tcp_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import tabled
+from support import data_files
 
 from pytest_accel.core.fabric import Fabric
 from pytest_accel.core.structured import structure
@@ -39,7 +39,7 @@ def _missing() -> str:
     return "" if "Open MPI" in said else "mpirun is not that of Open MPI"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.devices
 @pytest.mark.xdist_group("fabric")
 def test_two_nodes_of_mpirun_measure_the_network_between_them(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_two_nodes_of_mpirun_measure_the_network_between_them(tmp_path: Path) ->
         pytest.skip(why)
     (tmp_path / "agent").write_text(AGENT)
     (tmp_path / "agent").chmod(0o755)
-    (tmp_path / "small.yaml").write_text(tabled.content("run/small.yaml"))
+    (tmp_path / "small.yaml").write_text(data_files.content("run/small.yaml"))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

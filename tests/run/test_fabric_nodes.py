@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fabric_nodes import Nodes, nodes, patched, refused
+from support.fabric_nodes import Nodes, nodes, patched, refused
 
 from pytest_accel.core.fabric import Fabric
 
@@ -30,7 +30,6 @@ def _word(made: Nodes, node: int) -> str:
     return str(made.record(node)["closing"]["result"])
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.devices
 @pytest.mark.xdist_group("fabric")

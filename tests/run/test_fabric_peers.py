@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fabric_nodes import ADDRESS, PORT, Nodes, nodes, refused
-from tabled import content
+from support.data_files import content
+from support.fabric_nodes import ADDRESS, PORT, Nodes, nodes, refused
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.nightly,
     pytest.mark.devices,
     pytest.mark.xdist_group("fabric"),

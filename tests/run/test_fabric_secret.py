@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from support.rows import each_row
 
 from pytest_accel.core.fabric import FabricNode, Report, Task
 from pytest_accel.run.fabric import store
@@ -39,7 +40,7 @@ def test_a_message_is_opened_by_its_own_run_under_its_own_name() -> None:
     assert Seal(b"t" * 64, "a1").opened(Report, NAME, raw) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "forge",
     [
         lambda raw: raw.replace(b"23.0", b"99.0"),
@@ -53,7 +54,6 @@ def test_a_message_is_opened_by_its_own_run_under_its_own_name() -> None:
         lambda raw: b"\xff" * 100,
         lambda raw: b"[" * 10_000,
     ],
-    ids=[f"change {number}" for number in range(10)],
 )
 def test_what_was_changed_is_no_message(forge: Callable[[bytes], bytes]) -> None:
     assert SEAL.opened(Report, NAME, forge(SEAL.sealed(NAME, MEASURED).encode())) is None
@@ -65,7 +65,7 @@ def test_a_key_is_another_one_in_each_run_and_for_each_name() -> None:
     assert not any(part in SEAL.key(NAME) for part in ("report", SECRET[:8]))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("message", "fits"),
     [
         (FabricNode("gpu07", 8, "s1", "a.b"), True),
@@ -236,7 +236,10 @@ ATTACKS: dict[str, Callable[[Any, str], object]] = {
 }
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize(
+    "attack",
+    [pytest.param(attack, marks=[pytest.mark.nightly] * (attack not in ("forged", "deleted"))) for attack in ATTACKS],
+)
 def test_a_message_that_a_peer_overwrites_or_deletes_once_arrives(meeting: Meeting, attack: str) -> None:
     lead, peer = meeting.join(0), meeting.peer()
     for key in peer.list_keys():  # the hello
@@ -295,6 +298,7 @@ def test_a_node_of_another_job_is_told_the_likely_cause(
         meeting.join(1, seconds=1.0, job=job)
 
 
+@pytest.mark.nightly
 def test_a_store_of_the_launcher_serves_one_attempt(meeting: Meeting) -> None:
     host = meeting.peer(is_master=True)
     lead, agent = (meeting.join(rank, hosted=True, job="4711 of 2 nodes") for rank in range(2))

@@ -7,16 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import fleet_nights
-import known_good_nodes
 import pytest
-import tabled
+from support import data_files, fleet_nights, known_good_nodes
+from support.rows import each_row
 
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.run import earlier_records, folder_summary, record
 from pytest_accel.run.options import Refused
 
-TABLES = tabled.tables("run/folder_summary")
+TABLES = data_files.tables("run/folder_summary")
 SUMMARY, RECORD = TABLES["summary"], TABLES["record"]
 OF_RECORD = RECORD["closing"]["line"]
 
@@ -32,7 +31,7 @@ def line_of(folder: Path, **files: Any) -> str | None:
     return found.line if found else None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "summary", ['{"started":', "[]", {**SUMMARY, "started": "tomorrow"}, " " * (folder_summary.SUMMARY_BYTES + 1)]
 )
 def test_a_damaged_summary_is_made_up_for_by_the_record(tmp_path: Path, summary: Any) -> None:

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import tabled
+from support import data_files
+from support.rows import each_row
 
 from pytest_accel.core.node_name import node_name, other_name
 from pytest_accel.core.run import Launch, Run
@@ -21,14 +22,14 @@ from pytest_accel.run.record import create as create_record
 from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.simulation import node as simulated_node
 
-TABLES = tabled.tables("run/launcher")
+TABLES = data_files.tables("run/launcher")
 
 STEP = {"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1", "SLURM_PROCID": "3", "SLURM_LOCALID": "0"}
 OMPI = {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "0"}
 TORCH = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "n0"}
 
 
-@pytest.mark.parametrize(("variables", "launcher", "rank", "nodes", "job", "shared"), TABLES["launchers"])
+@each_row(("variables", "launcher", "rank", "nodes", "job", "shared"), TABLES["launchers"])
 def test_launchers(
     variables: Mapping[str, str], launcher: str, rank: int, nodes: int | None, job: str, shared: bool
 ) -> None:
@@ -38,7 +39,7 @@ def test_launchers(
     assert found.refused is None
 
 
-@pytest.mark.parametrize("variables", TABLES["no_launchers"])
+@each_row("variables", TABLES["no_launchers"])
 def test_other_variables_are_no_launcher(variables: Mapping[str, str]) -> None:
     assert launch_of(variables) is None
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import in_process
 import pytest
-import tabled
+from support import data_files, in_process
 
 from pytest_accel import probes
 from pytest_accel.cli.rejudge import judge_again
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("fast")
 
 def measured(folder: Path, fault: str, dtype: str) -> tuple[Session, dict[str, Verdict]]:
     """The verdicts on one product of four devices, by the name of the device."""
-    (folder / "mine.yaml").write_text(tabled.content("run/four.yaml"))
+    (folder / "mine.yaml").write_text(data_files.content("run/four.yaml"))
     (folder / "node.yaml").write_text(f"sku: ./mine.yaml\nplatform: four\nfaults: [{{{fault}}}]\n")
     here = in_process.opened(folder / "node.yaml", folder / "out")
     for device in here.found.devices:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
+from support import data_files
+from support.rows import each_row
 
 from pytest_accel.cli.main import main
 from pytest_accel.core import untrusted
@@ -92,7 +93,7 @@ def cut(raw: dict[str, Any]) -> None:
     del raw["verdicts"][1]
 
 
-CHANGED = tabled.tables("run/objections")["changed"]
+CHANGED = data_files.tables("run/objections")["changed"]
 EDITS: dict[str, tuple[Edit, str]] = {
     **{name: (put(place, value), says) for name, (place, value, says) in CHANGED.items()},
     "no measurement": (lambda raw: raw["measurements"].pop(0), "gpu0 stream.copy is PASS at 2900 .* and UNMEASURED at"),
@@ -108,7 +109,7 @@ def test_the_record_of_a_run_is_believed(tmp_path: Path) -> None:
     assert record.read(folder / FILE).objections == (), "it may be sent without its telemetry"
 
 
-@pytest.mark.parametrize(("edit", "says"), EDITS.values(), ids=EDITS)
+@each_row(("edit", "says"), EDITS.values())
 def test_a_change_that_is_not_carried_through_is_named(tmp_path: Path, edit: Edit, says: str) -> None:
     found = edited(rejected(tmp_path), edit)
     assert any(re.search(says, objection) for objection in found), found
@@ -163,7 +164,7 @@ def test_no_view_tells_the_result_of_a_record_that_is_not_believed(
     assert "NOT JUDGED the record is not believed: it closed as" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("place", [7, -1, True, "0", 0.5, [], {}])
+@each_row("place", [7, -1, True, "0", 0.5, [], {}])
 def test_a_limit_that_the_record_does_not_hold(tmp_path: Path, place: object) -> None:
     with pytest.raises(record.BadRecord, match=r"verdicts\[1\].limit is .*, not a place in 'limits'"):
         edited(rejected(tmp_path), put("verdicts.1.limit", place))

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import shipped
-import tabled
+from support import data_files, shipped
+from support.rows import each_row
 
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.node_name import node_name
@@ -24,7 +24,7 @@ from pytest_accel.run.setup import Found, remembered
 from pytest_accel.run.terms import Wanted, sku_of
 from pytest_accel.skus import requirements
 
-TABLES = tabled.tables("run/parts_of_nodes")
+TABLES = data_files.tables("run/parts_of_nodes")
 
 H100 = shipped.load("h100-sxm")
 MI300X = shipped.load("mi300x")
@@ -42,7 +42,7 @@ def functions(count: int) -> list[Device]:
     return gpus(count, driver="amd", model="AMD Instinct MI300X VF", pci_id="1002:74b5", memory_bytes=191 * GIB)
 
 
-@pytest.mark.parametrize(("count", "name", "usual"), TABLES["counts"])
+@each_row(("count", "name", "usual"), TABLES["counts"])
 def test_a_number_that_a_part_of_a_node_may_have_is_no_missing_device(count: int, name: str, usual: bool) -> None:
     platform, known = expected_platform(H100, gpus(count))
     assert (platform.name, known) == (name, usual)
@@ -59,7 +59,7 @@ def test_links_of_a_slice_are_those_that_end_inside() -> None:
     assert (functional.name, functional.virtual) == ("vm-slice2", True)
 
 
-@pytest.mark.parametrize(("count", "expected_by", "value", "words"), TABLES["named"])
+@each_row(("count", "expected_by", "value", "words"), TABLES["named"])
 def test_who_runs_on_a_part_is_asked_for_its_name(count: int, expected_by: str, value: int | None, words: str) -> None:
     (found,) = facts("inventory.count", Discovery(tuple(gpus(count)), expected_by=expected_by), H100)
     assert found.value == value
@@ -146,7 +146,7 @@ def test_no_two_products_share_id_units_and_memory() -> None:
     assert len(seen) == len(set(seen))
 
 
-@pytest.mark.parametrize(("width", "port", "status"), TABLES["lanes"])
+@each_row(("width", "port", "status"), TABLES["lanes"])
 def test_a_card_fails_by_lanes_that_both_ends_have(width: int, port: int | None, status: str) -> None:
     sku = shipped.load("l4")
     limits = requirements.limits(sku, sku.platforms["single"], 1)

@@ -13,14 +13,13 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import as_user
 import pytest
-import tabled
-from as_user import STUB_TORCH, Ran, going, left, processes, write
+from support import as_user, data_files
+from support.as_user import STUB_TORCH, Ran, going, left, processes, write
 
 from pytest_accel.drivers.host.place import place
 
-TABLES = tabled.tables("run/process_faults")
+TABLES = data_files.tables("run/process_faults")
 
 pytestmark = pytest.mark.devices
 
@@ -169,7 +168,7 @@ def frozen(tmp_path: Path) -> Iterator[Path]:
             time.sleep(0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_unkillable_worker(tmp_path: Path, frozen: Path) -> None:
     """A process that ignores SIGKILL is left behind and named; the run ends all the same."""
     write(
@@ -224,7 +223,7 @@ def longer(device):
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)], ids=["dies", "hangs"]
+    "number", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.nightly)], ids=["dies", "hangs"]
 )
 def test_sensor(tmp_path: Path, number: signal.Signals) -> None:
     """A sensor that dies or hangs costs telemetry, no verdict; it is started once more, and all of it is noted."""
@@ -303,7 +302,6 @@ def test_ranks(accel_check, accel_devices, how):
 """
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_ranks_that_break(tmp_path: Path) -> None:
     """The rank that died or hangs is named, not the one that waited for it; the next collective works again."""
@@ -320,7 +318,7 @@ def test_ranks_that_break(tmp_path: Path) -> None:
     assert ran.statuses("tiny")["cpu1"] == "FAIL", "it was lost twice"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_rank_that_raises(tmp_path: Path) -> None:
     """A bug on one rank is that bug, whatever the other ranks make of its silence."""
     write(tmp_path, test_ranks=RANKS)

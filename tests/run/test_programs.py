@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import tabled
+from support import data_files
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.run.processes import environment as environments
@@ -14,7 +14,7 @@ from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child
 from pytest_accel.run.processes.worker_pool import WorkerPool
 
-TABLES = tabled.tables("run/programs")
+TABLES = data_files.tables("run/programs")
 
 
 def node(driver: str) -> list[Device]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.rows import each_row
 
 from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
 from pytest_accel.core.run import SCHEMA, Run
@@ -56,8 +57,8 @@ def test_a_limit_of_several_verdicts_is_written_once(tmp_path: Path) -> None:
     assert [each["metric"] for each in text["limits"]] == ["a", "b"]
 
 
-@pytest.mark.parametrize("name", ["serial", "uuid"])
-@pytest.mark.parametrize("hidden", ["\u200b", "\u202e", "\xad", "\n"])
+@each_row("name", ["serial", "uuid"])
+@each_row("hidden", ["\u200b", "\u202e", "\xad", "\n"])
 def test_a_device_that_is_not_what_it_seems_is_refused_with_its_place(tmp_path: Path, name: str, hidden: str) -> None:
     """By record and summary: it would pass for another board, or hide from the one that it is."""
     changed: Any = {name: f"165{hidden}0"}

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from support.rows import each_row
 
 from pytest_accel.core.run import Run
 from pytest_accel.run.options import Refused
@@ -64,7 +65,7 @@ def test_runs_that_begin_in_the_same_second_have_their_own(tmp_path: Path, monke
     assert {place.parent for place in places if place} == {tmp_path / "accel-records"}
 
 
-@pytest.mark.parametrize("host", ["../../x", "/etc", "..", "a\nb", "x" * 300, ""])
+@each_row("host", ["../../x", "/etc", "..", "a\nb", "x" * 300, ""])
 def test_the_name_of_a_host_stays_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
     monkeypatch.chdir(tmp_path)
     path = created(None, host).path

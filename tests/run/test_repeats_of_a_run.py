@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import as_user
-import in_process
 import pytest
-import tabled
+from support import as_user, data_files, in_process
 
 from pytest_accel import probes
 from pytest_accel.core.verdict import Status
@@ -18,7 +16,7 @@ PRODUCTS = ("bf16", "fp8", "fp16", "tf32", "int8", "fp32", "fp64")
 
 def rerun(tmp_path: Path, devices: list[int], level: str, which: str) -> as_user.Ran:
     """Measure two products and the soak on a node whose `devices` lost 12 % of their compute."""
-    (tmp_path / "ours.yaml").write_text(tabled.content("run/ours.yaml"))
+    (tmp_path / "ours.yaml").write_text(data_files.content("run/ours.yaml"))
     fault = f"{{fault: slow-compute, device: {devices}, by: 0.12}}"
     (tmp_path / "node.yaml").write_text(f"sku: ./ours.yaml\nplatform: hgx8\nfaults: [{fault}]\n")
     chosen = ("--accel-simulate=node.yaml", f"--accel-level={level}", "-k", which)
@@ -30,7 +28,6 @@ def attempts(ran: as_user.Ran, metric: str) -> Counter[str]:
     return Counter(each["how"] for each in ran.record["measurements"] if each["metric"] == metric)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_what_falls_short_everywhere_is_repeated_once(tmp_path: Path) -> None:
     ran = rerun(tmp_path, list(range(8)), "quick", "(test_matmul and (bf16 or fp8)) or test_soak")
@@ -40,7 +37,6 @@ def test_what_falls_short_everywhere_is_repeated_once(tmp_path: Path) -> None:
         assert set(ran.statuses(metric).values()) == {"FAIL"}
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_single_devices_are_measured_alone(tmp_path: Path) -> None:
     ran = rerun(tmp_path, [2], "standard", "test_matmul and bf16 and not best")
@@ -55,7 +51,7 @@ def test_single_devices_are_measured_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", ["quick", pytest.param("standard", marks=pytest.mark.nightly)])
 def test_slow_products_leave_a_slow_link_the_time_for_its_repeat(level: str, tmp_path: Path) -> None:
     """All products of one device together would use up the time of all; the link is that of another device."""
-    (tmp_path / "linked.yaml").write_text(tabled.content("run/linked.yaml"))
+    (tmp_path / "linked.yaml").write_text(data_files.content("run/linked.yaml"))
     faults = "[{fault: clock-limited, device: 2, by: 0.15}, {fault: slow-link, device: 5, by: 0.08}]"
     node = tmp_path / "node.yaml"
     node.write_text(f"sku: ./linked.yaml\nplatform: hgx8\nfaults: {faults}\n")

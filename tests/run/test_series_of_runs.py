@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
-from in_process import CalledSensor, Here
+from support import data_files
+from support.in_process import CalledSensor, Here
+from support.rows import each_row
 
 from pytest_accel import probes
 from pytest_accel.core import clock, exits
@@ -37,7 +38,7 @@ class Node:
 
     def __init__(self, folder: Path, fault: str = "", platform: str = "single") -> None:
         self.folder, self.platform, self.told = folder, platform, list[str]()
-        (folder / "ours.yaml").write_text(tabled.content("run/long.yaml"))
+        (folder / "ours.yaml").write_text(data_files.content("run/long.yaml"))
         self.becomes(fault)
         self.ends: Callable[[Session], int] = self.finished
 
@@ -161,7 +162,7 @@ def test_a_series_that_is_killed_twice_goes_on_and_loses_one_run_each(tmp_path: 
     entry = json.loads((tmp_path / "series/series.json").read_text())["runs"][2]
     assert (entry["state"], entry["whole"], entry["boot"]) == ("running", False, clock.boot_id())
     assert entry["last"] > node.record(3).started[:10]
-    assert node.series(0.008, waivers=tabled.DATA / "run/killed-by-hand.yaml") == exits.NOT_JUDGED, "still filtered"
+    assert node.series(0.008, waivers=data_files.DATA / "run/killed-by-hand.yaml") == exits.NOT_JUDGED, "still filtered"
     assert node.told[-1].startswith("SIMULATED HELD ")
     assert "UNMEASURED" not in node.told[-1]
 
@@ -336,9 +337,7 @@ def test_no_run_begins_that_would_outlast_the_time_limit(tmp_path: Path) -> None
     assert "the hours are not over" in node.told[-1]
 
 
-@pytest.mark.parametrize(
-    ("ended", "status"), [(exits.WRONG, exits.WRONG), (1, exits.BROKEN), (0, exits.BROKEN), (-9, exits.BROKEN)]
-)
+@each_row(("ended", "status"), [(exits.WRONG, exits.WRONG), (1, exits.BROKEN), (0, exits.BROKEN), (-9, exits.BROKEN)])
 def test_a_run_without_a_record_ends_the_series_and_rejects_nothing(tmp_path: Path, ended: int, status: int) -> None:
     """An interpreter that cannot start ends with 1, too."""
     options = Node(tmp_path).options(hours=1.0)

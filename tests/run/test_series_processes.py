@@ -68,7 +68,7 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
     made.end()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_signal_ends_the_run_and_the_series(folder: Folder) -> None:
     series = folder.begin(*SIMULATED, "--accel-simulate=h100-sxm", "--accel-hours=1")
     folder.until(lambda: folder.measures(1))
@@ -100,7 +100,7 @@ int clock_gettime(clockid_t which, struct timespec *at) {
 """A library that sets the wall clock alone by the seconds in a file, as `date -s` does."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc")
 def test_a_step_of_the_wall_clock_is_no_burn_in(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     source, library, step = folder.path / "step.c", folder.path / "step.so", folder.path / "step"
@@ -116,7 +116,7 @@ def test_a_step_of_the_wall_clock_is_no_burn_in(folder: Folder, monkeypatch: pyt
     assert "; the clock of the host was set by +72 h 0 min during run 1: begin a new series; 1 run in 0" in line
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_dies_with_its_series(folder: Folder) -> None:
     series = folder.begin(*SIMULATED, "--accel-simulate=h100-sxm", "--accel-hours=1")
     folder.until(lambda: folder.measures(1))
@@ -128,7 +128,7 @@ def test_a_run_dies_with_its_series(folder: Folder) -> None:
     assert not alive
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_second_series_in_the_same_folder_is_refused_and_told_who_has_it(folder: Folder) -> None:
     first = folder.begin(*SIMULATED, "--accel-simulate=h100-sxm", "--accel-hours=1")
     folder.until((folder.path / "series/run-1").exists)

@@ -6,9 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import in_process
 import pytest
-import shipped
+from support import in_process, shipped
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku import Limit

@@ -12,17 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import as_user
 import pytest
-import tabled
-from accepted_nodes import node, save_whole
+from support import as_user, data_files
+from support.accepted_nodes import node, save_whole
 
 from pytest_accel.cli.main import main
 from pytest_accel.core import untrusted
 from pytest_accel.run import record, signature
 from pytest_accel.run.record_files import RecordFiles
 
-TABLES = tabled.tables("run/signature")
+TABLES = data_files.tables("run/signature")
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen (OpenSSH)")
 NONCE = "PO-4711"

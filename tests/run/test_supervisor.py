@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tabled
-from as_user import STUB_TORCH, left
+from support import data_files
+from support.as_user import STUB_TORCH, left
 
 from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
@@ -35,7 +35,7 @@ from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.progress import Progress
 from pytest_accel.run.setup import discovered
 
-TABLES = tabled.tables("run/supervisor")
+TABLES = data_files.tables("run/supervisor")
 
 HEAD = """
 import json, os, signal, subprocess, sys, time
@@ -180,15 +180,18 @@ def test_a_problem_of_no_known_kind_rejects_no_driver() -> None:
         assert "the sensor reported a trouble of no known kind" in trouble.reason
 
 
-def test_a_process_that_somebody_stopped_is_no_fault_of_the_device(start: Start) -> None:
+def test_a_process_that_somebody_stopped_is_no_fault_of_the_device(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "ANSWER_SECONDS", 0.2)
     call = WorkerCall(start("receive()\nos.kill(os.getpid(), signal.SIGSTOP)"), {"event": "call"})
-    conduct([call], patience=1.0)
+    conduct([call], patience=0.5)
     assert call.trouble
     assert (call.trouble.event, call.trouble.kind, bool(call.silent_between)) == ("", "external", True)
     assert "it was stopped by a signal or a debugger" in call.trouble.reason
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_silence_while_pytest_itself_stood_still_is_nobodys_fault(start: Start) -> None:
     """All processes of a paused container stand still; they go on together, and no patience is lost."""
     call = WorkerCall(start("receive()\ntime.sleep(1000)"), {"event": "call"})
@@ -209,12 +212,12 @@ def test_silence_while_pytest_itself_stood_still_is_nobodys_fault(start: Start) 
 def test_the_time_limit_of_the_run_ends_what_is_measured(start: Start) -> None:
     found = 'receive()\nsend("result", **result)\nsend("done")\ninput()'
     calls = called(start, found, "receive()\ntime.sleep(1000)")
-    conduct(calls, patience=PATIENCE, deadline=Deadline(CLOSING_SECONDS + 2.0))
+    conduct(calls, patience=PATIENCE, deadline=Deadline(CLOSING_SECONDS + 1.0))
     assert calls[0].results
     assert calls[0].trouble is None
     assert calls[1].trouble
     assert calls[1].trouble.kind == "need"
-    assert calls[1].trouble.reason == "stopped at the time limit of 14 s for the run"
+    assert calls[1].trouble.reason == "stopped at the time limit of 13 s for the run"
 
 
 def test_death_is_noticed_while_a_grandchild_holds_the_pipe(start: Start) -> None:
@@ -299,7 +302,7 @@ def test_in_turn(start: Start) -> None:
     What they check, they check when the last was measured.
     """
     began = time.time()
-    steps = [STEPS.format(pause=0), STEPS.format(pause=1), "sys.exit(1)", STEPS.format(pause=0)]
+    steps = [STEPS.format(pause=0), STEPS.format(pause=0.4), "sys.exit(1)", STEPS.format(pause=0)]
     calls = called(start, *steps)
     conduct(calls, patience=PATIENCE, in_turn=True)
     alive = [call for call in calls if not call.trouble]
@@ -307,7 +310,7 @@ def test_in_turn(start: Start) -> None:
     done = [call.results[0]["at"] for call in alive]
 
     assert len(alive) == 3
-    assert begun[0] >= began + 1
+    assert begun[0] >= began + 0.4
     assert begun[1] - begun[0] >= 0.1, "it waits until the one before it has settled"
     assert begun[2] - begun[1] >= 0.1
     assert min(done) >= max(begun)
@@ -322,8 +325,9 @@ input()
 """
 
 
-def test_silent_child_is_asked_where_it_is(start: Start) -> None:
+def test_silent_child_is_asked_where_it_is(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then it is killed, and its answer is the reason; so is having none."""
+    monkeypatch.setattr(supervisor, "ANSWER_SECONDS", 1.0)
     calls = called(start, ANSWERS.format(frames=["synchronize (a.py:7)", "main (b.py:1)"]), "time.sleep(1000)")
     conduct(calls, patience=1.0)
     reasons = [call.trouble and call.trouble.reason for call in calls]
@@ -341,7 +345,7 @@ WAITS = ANSWERS.format(frames=["all_reduce (torch/distributed/c10d.py:7)", "work
 WORKS = ANSWERS.format(frames=["multiply (mine.py:3)"])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("ranks", "blamed"),
     [
@@ -400,7 +404,7 @@ def test_whatever_is_raised_ends_the_children(start: Start, error: BaseException
     assert not left([call.child.pid])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_probe_may_take_longer_until_it_is_ready(start: Start) -> None:
     """Libraries and kernels are loaded, ranks connected. Once it is ready, its silence counts as any other."""
     slow = 'receive()\ntime.sleep(2.5)\nsend("ready")\nreceive()\n'
@@ -421,7 +425,7 @@ def test_a_probe_may_take_longer_until_it_is_ready(start: Start) -> None:
     assert (others[1].trouble or NONE).reason.startswith("its process sent nothing for 6 s")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_last_one_is_not_waited_for_as_long_as_a_slow_machine_would_need(start: Start) -> None:
     """Where most others were ready, neither disks nor drivers keep it: a quick run has no three minutes for it."""
     does = ['send("ready")\nreceive()\nsend("done")\ninput()', 'send("done")\ninput()', "time.sleep(1000)"]
@@ -433,7 +437,7 @@ def test_the_last_one_is_not_waited_for_as_long_as_a_slow_machine_would_need(sta
     assert 1 <= float(silent[1]) < 30
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("lines", "kind", "reason"), TABLES["tuning"], ids=["slow", "hangs later", "never ends", "crashes", "fails", "bug"]
 )
@@ -584,7 +588,7 @@ def test_peers_without_a_lost_device(pool: WorkerPool, devices: list[Device]) ->
     assert rest.results
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_ranks_whose_group_has_lost_one_begin_anew(pool: WorkerPool, devices: list[Device]) -> None:
     """Who leaves such a group may wait for the lost one for ever: nobody has to, and no healthy device hangs."""
     ask(pool, "adds", "ranks", devices)
@@ -617,6 +621,7 @@ def test_sensor_that_dies_is_started_once_more(pool: WorkerPool, devices: list[D
     assert "it is not known whether the devices were idle before the run" in pool.sensor.notes
 
 
+@pytest.mark.nightly
 def test_nothing_is_left(pool: WorkerPool, devices: list[Device]) -> None:
     """After `stop` neither a process nor a meeting place of ranks remains."""
     ask(pool, "adds", "together", devices)

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import shipped
-import tabled
+from support import data_files, shipped
+from support.rows import each_row
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Sku
@@ -14,7 +14,7 @@ from pytest_accel.run import terms
 from pytest_accel.run.options import Refused
 from pytest_accel.skus import loader, products, requirements
 
-TABLES = tabled.tables("run/terms")
+TABLES = data_files.tables("run/terms")
 
 KNOWN = shipped.every()
 with open(Path(__file__).parents[1] / "data" / "devices.csv", encoding="utf-8", newline="") as table:
@@ -93,7 +93,7 @@ def test_a_virtual_function_among_whole_devices_does_not_make_them_virtual() -> 
     assert platform.virtual
 
 
-@pytest.mark.parametrize(("count", "mode", "platform"), TABLES["virtual_machines"])
+@each_row(("count", "mode", "platform"), TABLES["virtual_machines"])
 def test_a_board_in_a_virtual_machine_is_not_held_against_bare_metal(count: int, mode: str, platform: str) -> None:
     """Its host copies are slower, which is no fault of the devices."""
     devices = [replace(h100(), facts={**h100().facts, "virtualization": mode})] * count

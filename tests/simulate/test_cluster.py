@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fabrics import GB_PER_S, cluster, fault
-from tabled import tables
+from support.data_files import tables
+from support.fabrics import GB_PER_S, cluster, fault
+from support.rows import each_row
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.details import RoundKind
@@ -94,7 +95,7 @@ def share(one: SimulatedCluster, *nodes: int) -> float:
     return with_it / without
 
 
-@pytest.mark.parametrize(("name", "parameters", "takes", "spares"), ROWS["slow"])
+@each_row(("name", "parameters", "takes", "spares"), ROWS["slow"])
 def test_what_slows_down(name: str, parameters: dict[str, Any], takes: list[int], spares: list[int]) -> None:
     one = still(fault(name, **parameters))
     lost = 0.125 if name == "dead-rail" else 0.2
@@ -103,7 +104,7 @@ def test_what_slows_down(name: str, parameters: dict[str, Any], takes: list[int]
         assert share(one, *spares) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "own", "other"),
     [
         ("hung-node", "not reached", "waited"),

@@ -8,13 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import fault_page
-import in_process
 import pytest
-import torch_has
-from fault_case import Case, Seen
-from fault_cases import BY_A_USER, CASES, ELSEWHERE
-from fault_page import LISTS, Published
+from support import fault_page, in_process, torch_features
+from support.fault_case import Case, Seen
+from support.fault_cases import BY_A_USER, CASES, ELSEWHERE
+from support.fault_page import LISTS, Published
+from support.rows import each_row
 
 from pytest_accel.core.verdict import Status
 from pytest_accel.simulate.faults import FAULTS
@@ -54,17 +53,28 @@ NEEDS_AMDSMI = pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not
 
 
 def sample(cases: Sequence[Case]) -> set[Case]:
-    """Of each vendor and each probe that catches something, the first short case: what the fast tests run."""
-    first: dict[tuple[str, str], Case] = {}
+    """Of each probe that catches something, the first short case: what the fast tests run."""
+    first: dict[str, Case] = {}
     for case in cases:
         for metric in case.caught_by if case.measured is not None else ():
-            first.setdefault((case.vendor, metric.partition(".")[0]), case)
+            first.setdefault(metric.partition(".")[0], case)
     return set(first.values())
 
 
 FAST = sample(CASES)
-ONE_OF_EACH = {str(case.asked).partition(",")[0]: case for case in reversed(CASES)}
-"""The first case of each fault. The slow tests run those that measure little; all others run at night."""
+
+
+def cheapest(cases: Sequence[Case]) -> set[Case]:
+    """Of each kind of fault, the first case among those that measure least."""
+    by_cost = sorted(cases, key=lambda case: (case in BY_A_USER, case.measured is None))
+    first: dict[str, Case] = {}
+    for case in by_cost:
+        first.setdefault(case.name, case)
+    return set(first.values())
+
+
+ONE_OF_EACH = cheapest(CASES)
+"""One case of each kind of fault (`fault_kind`). All others run at night, unless they are fast."""
 
 
 def listed(by_a_user: bool) -> list[Any]:
@@ -77,16 +87,15 @@ def listed(by_a_user: bool) -> list[Any]:
 
 
 def marks(case: Case) -> list[pytest.MarkDecorator]:
-    short = case in ONE_OF_EACH.values() and case.measured is not None
-    slow = [] if case in FAST else [pytest.mark.slow if short else pytest.mark.nightly]
-    return [NEEDS_AMDSMI] * (case.vendor == "amd") + slow
+    one = [pytest.mark.fault_kind] * (case in ONE_OF_EACH)
+    return [NEEDS_AMDSMI] * (case.vendor == "amd") + one + [pytest.mark.nightly] * (case not in FAST)
 
 
 @pytest.mark.usefixtures("fast")
 @pytest.mark.parametrize("case", listed(by_a_user=False))
 def test_a_fault_is_caught(case: Case, tmp_path: Path) -> None:
     if case.measured is None or "matmul" in case.measured:
-        torch_has.skip_without_fp8()  # or the limit on its products is unmeasured, whatever the fault
+        torch_features.skip_without_fp8()  # or the limit on its products is unmeasured, whatever the fault
     check(case, in_process.seen(case, tmp_path))
 
 
@@ -95,7 +104,7 @@ def test_a_fault_is_caught_end_to_end(case: Case, tmp_path: Path) -> None:
     check(case, in_process.by_a_user(case, tmp_path))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("fast")
 def test_a_healthy_node_trips_nothing(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text("sku: h100-sxm\n", encoding="utf-8")
@@ -104,12 +113,11 @@ def test_a_healthy_node_trips_nothing(tmp_path: Path) -> None:
     assert not [each for each in run.ledger.verdicts if each.fails]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @NEEDS_AMDSMI
 @pytest.mark.usefixtures("fast")
 def test_a_healthy_node_of_eight_mi300x_is_accepted(tmp_path: Path) -> None:
-    torch_has.skip_without_fp8()  # which a limit requires
+    torch_features.skip_without_fp8()  # which a limit requires
     (tmp_path / "node.yaml").write_text("sku: mi300x\nplatform: oam8\n", encoding="utf-8")
     run, closing = in_process.run(tmp_path / "node.yaml", tmp_path / "out", whole=True)
     assert closing.exit == 0
@@ -125,7 +133,7 @@ def test_every_fault_of_the_table_has_a_case() -> None:
     assert len(FAULTS) >= 60
 
 
-@pytest.mark.parametrize(("file", "test"), [each[1:] for each in ELSEWHERE])
+@each_row(("file", "test"), [each[1:] for each in ELSEWHERE])
 def test_what_is_shown_elsewhere_is_there(file: str, test: str) -> None:
     assert f"def {test}(" in (HERE / file).read_text(encoding="utf-8")
 

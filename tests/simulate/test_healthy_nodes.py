@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import shipped
-from tabled import content
+from support import shipped
+from support.data_files import content
 
 from pytest_accel.core.sku import DeclaredBy
 from pytest_accel.simulate.model import rates
@@ -34,7 +34,7 @@ def cells(text: str, row: int) -> list[str]:
     return [each.strip() for each in rows[row].strip("|").split("|")]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_healthy_nodes_are_accepted_and_a_short_part_is_found(tmp_path: Path) -> None:
     text = drawn(tmp_path, "--nodes", "20")
     assert "20 healthy nodes, 0 rejected" in text
@@ -42,7 +42,7 @@ def test_healthy_nodes_are_accepted_and_a_short_part_is_found(tmp_path: Path) ->
     assert {host, peers, collectives} == {"100% / 100%"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_floor_above_what_is_published_as_healthy_rejects(tmp_path: Path) -> None:
     """The population is not made of the floors that it tests: it shows a wrong one."""
     text = drawn(tmp_path, "--nodes", "10", floor="688")
@@ -58,7 +58,6 @@ def of_classes(*args: str) -> dict[str, int]:
     return {cells[0].strip("| "): int(cells[5]) + int(cells[6]) for cells in table}
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_floors_of_the_classes_reject_no_healthy_node() -> None:
     names = {row.name for row in classes.read(loader.SHIPPED / classes.FILE).rows}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pynvml
 import pytest
-import shipped
+from support import shipped
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sku import Platform, Sku
@@ -62,7 +62,9 @@ def not_passed(sku: Sku, platform: Platform, devices: list[Device]) -> list[tupl
     ]
 
 
-@pytest.mark.parametrize("vendor", ["nvidia", pytest.param("amd", marks=NEEDS_AMDSMI)])
+@pytest.mark.parametrize(
+    "vendor", [pytest.param("nvidia", marks=pytest.mark.nightly), pytest.param("amd", marks=NEEDS_AMDSMI)]
+)
 def test_a_healthy_node_of_every_platform_passes(vendor: str, discover: Discover) -> None:
     seen = []
     for sku in (each for each in SKUS if each.vendor == vendor):

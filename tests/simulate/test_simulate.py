@@ -15,12 +15,11 @@ from typing import Any
 
 import pynvml
 import pytest
-import shipped
-import torch_has
-from as_user import Ran
-from as_user import pytest as run_pytest
-from probe_device import AtOnce
-from tabled import content, tables
+from support import shipped, torch_features
+from support.as_user import Ran
+from support.as_user import pytest as run_pytest
+from support.data_files import content, tables
+from support.probe_device import AtOnce
 
 from pytest_accel import probes
 from pytest_accel.cli.main import main
@@ -102,7 +101,6 @@ def test_what_a_node_file_begins_with(write: Callable[..., str], head: str, said
         load(write(head=head))
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_every_fault_works_with_its_defaults_and_is_listed(
     modelled: Callable[..., Model], capsys: pytest.CaptureFixture[str]
@@ -314,9 +312,16 @@ def test_single_calls_take_the_time_of_the_model_too(device: Callable[..., Simul
     ("what", "probe", "conditions"),
     [
         ("matmul", probes.matmul, ASKED),
-        ("matmul", probes.matmul, {**ASKED, "dtype": "fp8"}),
-        ("matmul", probes.matmul_mamf, {"dtype": "bf16", "shapes": {"bf16": [2048, 2048, 13312]}}),
-        ("matmul", probes.matmul_mamf, {"dtype": "fp8", "shapes": {"fp8": [2048, 2048, 13312]}}),
+        pytest.param("matmul", probes.matmul, {**ASKED, "dtype": "fp8"}, marks=pytest.mark.nightly),
+        *(
+            pytest.param(
+                "matmul",
+                probes.matmul_mamf,
+                {"dtype": dtype, "shapes": {dtype: [2048, 2048, 13312]}},
+                marks=pytest.mark.nightly,
+            )
+            for dtype in ("bf16", "fp8")
+        ),
         ("matmul", probes.matmul, {**ASKED, "dtype": "int8"}),
         ("copy", probes.stream, {"op": "copy", "mib": 4096}),
         ("copy", probes.host_copy, {"direction": "both", "mib": 256}),
@@ -326,7 +331,7 @@ def test_a_flipped_bit_is_found_by_the_probe_itself(
     device: Callable[..., SimulatedDevice], what: str, probe: Callable[..., Any], conditions: dict[str, Any]
 ) -> None:
     if conditions.get("dtype") == "fp8":
-        torch_has.skip_without_fp8()
+        torch_features.skip_without_fp8()
     only(device().run(probe, conditions))
     with pytest.raises(WrongResult):
         only(device(f"fault: wrong-result, device: 1, what: {what}").run(probe, conditions))
@@ -390,9 +395,9 @@ def test_a_wrong_node_file_is_one_sentence_and_exit_4(tmp_path: Path, write: Cal
     assert "node.yaml:4: faults.fault: 'slow' is not known; did you mean" in done.out
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_healthy_node_is_simulated_and_nothing_else(tmp_path: Path, write: Callable[..., str]) -> None:
-    torch_has.skip_without_fp8()  # which a limit requires
+    torch_features.skip_without_fp8()  # which a limit requires
     done = rehearse(tmp_path, write(head="sku: h100-sxm\nplatform: single"), "--junitxml=junit.xml")
     assert done.exit == 0
     worth = "(matmul by 4 publishers, host link by 5)"
@@ -417,7 +422,7 @@ def test_what_cannot_exist_on_a_product_is_not_in_its_record(tmp_path: Path, wri
     assert "not believed" not in done.closing
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_device_that_hung_is_not_waited_for_again(tmp_path: Path, write: Callable[..., str]) -> None:
     """Its first answer decides; what it was not asked any more is no pass, and the other device is judged in full."""
     done = rehearse(tmp_path, write("fault: hang, device: 1"), "--accel-patience=5", "-k", "stream")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-import as_user
 import pytest
+from support import as_user
 
 pytestmark = pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
 
@@ -16,7 +16,6 @@ def rehearsed(tmp_path: Path, faults: str, chosen: str) -> as_user.Ran:
     return as_user.pytest(tmp_path, "--accel-simulate=node.yaml", "-k", chosen, sku="mi300x", paths=())
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_faults_are_found_on_the_device_that_has_them(tmp_path: Path) -> None:
     faults = "  - {fault: nvlink-down, device: 2}\n  - {fault: remap-pending, device: 1}\n"

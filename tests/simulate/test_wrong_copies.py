@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import in_process
 import pytest
-from tabled import content
+from support import in_process
+from support.data_files import content
 
 from pytest_accel import probes
 from pytest_accel.core.verdict import Status

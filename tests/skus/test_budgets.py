@@ -3,10 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
-import packaged_suite
 import pytest
-from shipped import load as shipped
-from tabled import tables
+from support import packaged_suite
+from support.data_files import tables
+from support.rows import each_row
+from support.shipped import load as shipped
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.sku import Sku
@@ -106,7 +107,7 @@ def test_a_probe_of_ones_own_has_a_budget_too() -> None:
     assert [budget(declaration_for(mine), "mine", level, None) for level in LEVELS] == list(DEFAULT_BUDGETS.values())
 
 
-@pytest.mark.parametrize(("metric", "budgets", "levels"), ROWS["levels"])
+@each_row(("metric", "budgets", "levels"), ROWS["levels"])
 def test_a_limit_is_required_where_its_metric_has_time(
     metric: str, budgets: dict[str, dict[str, float]], levels: list[str]
 ) -> None:

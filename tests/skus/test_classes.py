@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from shipped import load as shipped
+from support.shipped import load as shipped
 
 from pytest_accel.core.sku import Platform, Sku
 from pytest_accel.probes.declare import declaration_of

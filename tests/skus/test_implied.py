@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import shipped
-from shipped import every as every_sku
+from support import shipped
+from support.rows import each_row
+from support.shipped import every as every_sku
 
 from pytest_accel.core.sku import DELIVERY, DeclaredBy, Limit, Platform, Sku
 from pytest_accel.skus import implied, loader, requirements
@@ -145,7 +146,7 @@ def test_nics_are_demanded_by_the_number_and_the_rate_of_the_platform() -> None:
     assert (limit.source, limit.origin) == (dgx.fabric["source"], "fabric of platform dgx of h100-sxm")
 
 
-@pytest.mark.parametrize("fabric", [{}, {"nics": None}, {"link": "efa"}, {"link": "slingshot"}, {"link": "ethernet"}])
+@each_row("fabric", [{}, {"nics": None}, {"link": "efa"}, {"link": "slingshot"}, {"link": "ethernet"}])
 def test_nics_of_which_nobody_or_no_kernel_states_the_rate_make_no_limit(fabric: dict[str, Any]) -> None:
     stated = {key: each for key, each in {**H100.platforms["dgx"].fabric, **fabric}.items() if each} if fabric else {}
     assert "host.nics_active" not in implied.limits(H100, replace(HGX8, fabric=stated))

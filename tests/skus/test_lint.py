@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.rows import each_row
 
 from pytest_accel.cli import main
 from pytest_accel.skus import lint, loader
@@ -22,7 +23,7 @@ DATA = Path(__file__).parents[1] / "data/lint"
 SLIPS = yaml.safe_load((DATA / "slips.yaml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_our_own_files_leave_nothing_unexplained() -> None:
     report = lint.lint([], TODAY)
     assert report.clean, lint_report.text(report)
@@ -48,6 +49,10 @@ def test_a_power_of_ten_in_any_of_our_limits_would_be_seen() -> None:
 @pytest.fixture
 def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of two good threshold files that is taken for the shipped ones."""
+    return two_files(tmp_path, monkeypatch)
+
+
+def two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "thresholds"
     folder.mkdir()
     for name in ("mine.yaml", "sister.yaml"):
@@ -70,10 +75,12 @@ def found(*names: str) -> list[tuple[str, int, str]]:
     return [(each.rule, each.line, each.key) for each in lint.lint(names, TODAY).open]
 
 
-@pytest.mark.parametrize("slip", SLIPS, ids=lambda slip: slip["change"][1][:50])
-def test_a_slip_is_caught_by_its_rule_alone(shipped: Path, slip: dict[str, Any]) -> None:
+@each_row("slip", SLIPS)
+def test_a_slip_is_caught_by_its_rule_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slip: dict[str, Any]
+) -> None:
     old, new = slip["change"]
-    edit(shipped, (old.replace("SOURCE", SOURCE), new.replace("OTHERS", OTHERS)))
+    edit(two_files(tmp_path, monkeypatch), (old.replace("SOURCE", SOURCE), new.replace("OTHERS", OTHERS)))
     expected = map(tuple, slip["found"])
     assert sorted(found()) == sorted(expected)
 

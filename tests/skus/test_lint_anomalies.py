@@ -51,7 +51,7 @@ def marked(paths: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_published_anomaly_is_found_in_the_file_that_repeats_it(tmp_path: Path) -> None:
     reference = "floor: {floor}, reference: {reference}".format
     paths = {
@@ -63,7 +63,6 @@ def test_a_published_anomaly_is_found_in_the_file_that_repeats_it(tmp_path: Path
     assert [(row["published_sku"], row["published_metric"]) for path, row in paths.items() if not found[path]] == []
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_no_published_healthy_value_is_called_implausible(tmp_path: Path) -> None:
     """A file has one figure of each metric; the next figures of a metric are in further files."""

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 import yaml
-from shipped import every as every_sku
-from tabled import content, tables
+from support.data_files import content, tables
+from support.rows import each_row
+from support.shipped import every as every_sku
 
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sku import DeclaredBy, Sku
@@ -41,7 +42,7 @@ def refused(folder: Path, text: str) -> str:
     return str(bad.value)
 
 
-@pytest.mark.parametrize(("platform", "message"), ROWS["platforms"])
+@each_row(("platform", "message"), ROWS["platforms"])
 def test_a_platform_that_looks_misspelt_is_refused_unless_it_has_a_title(
     tmp_path: Path, platform: str, message: str
 ) -> None:
@@ -116,7 +117,7 @@ def test_the_file_that_the_mistakes_are_made_in_is_good(tmp_path: Path) -> None:
 MISTAKES = yaml.safe_load(content("loader-mistakes.yaml"))
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake["error"][1][:50])
+@each_row("mistake", MISTAKES)
 def test_a_mistake_is_named_with_file_line_key_and_value(tmp_path: Path, mistake: dict[str, Any]) -> None:
     (old, new), (line, message) = mistake["change"], mistake["error"]
     assert GOOD.count(old) == 1
@@ -166,7 +167,7 @@ def test_a_new_source_inherits_nothing_of_the_old_one(tmp_path: Path) -> None:
     assert (source.by, source.url, source.conditions) == ("us", "", "")
 
 
-@pytest.mark.parametrize(("line", "message"), ROWS["refused"])
+@each_row(("line", "message"), ROWS["refused"])
 def test_what_a_limit_lacks_or_may_not_state_is_named(tmp_path: Path, line: str, message: str) -> None:
     assert f"mine.yaml:3: limits.{message}" in refused(tmp_path, extending(f"  {line.replace('SOURCE', SOURCE)}"))
 
@@ -184,7 +185,7 @@ def test_measuring_in_another_way_counts_as_overriding(tmp_path: Path, change: s
     assert {metric for metric, limit in own.limits.items() if limit.overridden} == metrics
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change", ["devices: 7", "virtual: true", "pcie: {lanes: 8}", "link: {count: 17}", "link: {topology: bridge}"]
 )
 def test_another_platform_counts_as_overriding(tmp_path: Path, change: str) -> None:
@@ -251,7 +252,7 @@ def test_a_file_cannot_call_not_applicable_what_the_one_below_leaves_open(tmp_pa
     assert "mine.yaml:2: not_applicable.host_copy.h2d: " in text
 
 
-@pytest.mark.parametrize(("extends", "message"), ROWS["bases"])
+@each_row(("extends", "message"), ROWS["bases"])
 def test_a_base_that_cannot_be_extended_is_named(tmp_path: Path, extends: str, message: str) -> None:
     write(tmp_path, "extends: mine.yaml\n", "other.yaml")
     assert message in refused(tmp_path, f"extends: {extends}\n")
@@ -280,7 +281,7 @@ def test_a_copy_of_a_shipped_file_is_named_as_a_file_of_the_users_own(tmp_path: 
     assert Terms(own, own.platforms["single"], "quick").circumstances().own_file
 
 
-@pytest.mark.parametrize(("own", "at_quick", "per_kelvin", "second_sign"), ROWS["refined"])
+@each_row(("own", "at_quick", "per_kelvin", "second_sign"), ROWS["refined"])
 def test_what_refines_a_bound_does_not_outlive_it(
     tmp_path: Path, own: str, at_quick: float, per_kelvin: float, second_sign: bool | None
 ) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tabled import content
+from support.data_files import content
+from support.rows import each_row
 
 from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.sku import Basis, Sku
@@ -88,7 +89,7 @@ def test_the_floor_is_derived_from_the_lowest_healthy_figure(tmp_path: Path) -> 
     assert (limit.reference, limit.healthy) == (750, (700, 800))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limit", "why"),
     [
         ("floor: 600, healthy: [800, 700]", r"expected \[lowest, highest\]"),

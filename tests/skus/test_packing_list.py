@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tabled import tables
+from support.data_files import tables
+from support.rows import each_row
 
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.skus import packing_list
@@ -19,7 +20,7 @@ def listed(folder: Path, text: str, encoding: str = "utf-8") -> packing_list.Pac
     return packing_list.load(path)
 
 
-@pytest.mark.parametrize(("text", "words"), ROWS["wrong"])
+@each_row(("text", "words"), ROWS["wrong"])
 def test_a_wrong_list_is_refused_with_line_and_column(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(BadFile) as refused:
         listed(tmp_path, text)
@@ -34,9 +35,7 @@ def test_all_errors_are_told_at_once_and_no_flood_of_them(tmp_path: Path) -> Non
     assert str(refused.value).endswith("and 30 more")
 
 
-@pytest.mark.parametrize(
-    "text", ROWS["written"], ids=["plain", "Windows", "semicolons", "tabs and old Mac", "formula", "apostrophe"]
-)
+@each_row("text", ROWS["written"])
 def test_what_spreadsheets_write_is_read(tmp_path: Path, text: str) -> None:
     found = listed(tmp_path, text)
     assert [(each.serial, each.node) for each in found.rows] == [("0123", "n1"), ("b", "n2")]
@@ -44,7 +43,7 @@ def test_what_spreadsheets_write_is_read(tmp_path: Path, text: str) -> None:
     assert [each.serial for each in alike.rows] == ["7E12", "7e+1", "1.5"], "no number of a spreadsheet"
 
 
-@pytest.mark.parametrize(("names", "name", "found"), ROWS["nodes"])
+@each_row(("names", "name", "found"), ROWS["nodes"])
 def test_a_node_is_found_with_and_without_its_domain(names: list[str], name: str, found: str) -> None:
     assert packing_list.NodeNames(names).find(name) == found
 
@@ -60,7 +59,7 @@ def test_a_serial_is_found_in_any_writing_and_one_without_its_zeros_is_told(tmp_
     assert [each.serial for each in found.of_node("n2")] == ["123"]
 
 
-@pytest.mark.parametrize("text", ROWS["around"])
+@each_row("text", ROWS["around"])
 def test_what_a_spreadsheet_adds_around_the_table_is_passed_over(tmp_path: Path, text: str) -> None:
     (row,) = listed(tmp_path, text).rows
     assert (row.serial, row.node) == ("a", "n1")

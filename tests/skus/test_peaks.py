@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-import pytest
-from made_sku import HGX8, SINGLE, made
-from tabled import tables
+from support.data_files import tables
+from support.made_sku import HGX8, SINGLE, made
+from support.rows import each_row
 
 from pytest_accel.core.sku import Datasheet, Platform
 from pytest_accel.skus.peaks import peak, why_not_applicable
@@ -17,13 +17,13 @@ PLATFORMS = {"hgx8": HGX8, "mesh": MESH, "single": SINGLE, "any": Platform("any"
 SKU = made()
 
 
-@pytest.mark.parametrize(("metric", "platform", "figure"), ROWS["figures"])
+@each_row(("metric", "platform", "figure"), ROWS["figures"])
 def test_the_peak_of_a_metric(metric: str, platform: str, figure: float | None) -> None:
     found = peak(SKU, metric, PLATFORMS[platform])
     assert (found and found[0]) == figure
 
 
-@pytest.mark.parametrize(("metric", "platform", "excluded"), ROWS["excluded"])
+@each_row(("metric", "platform", "excluded"), ROWS["excluded"])
 def test_what_cannot_exist_is_decided_by_what_is_expected(metric: str, platform: str, excluded: bool) -> None:
     assert bool(why_not_applicable(SKU, metric, PLATFORMS[platform])) is excluded
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-import shipped
-from tabled import content, tables
+from support import shipped
+from support.data_files import content, tables
 
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.skus import loader, peaks

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-import shipped
+from support import shipped
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.run import terms

@@ -3,7 +3,7 @@
 import csv
 from pathlib import Path
 
-from shipped import load as shipped
+from support.shipped import load as shipped
 
 from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.measurement import Measurement

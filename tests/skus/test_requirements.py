@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-import shipped
+from support import shipped
+from support.rows import each_row
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import NODE, Device, Measurement
@@ -71,8 +71,8 @@ def test_without_a_sku_an_unreachable_accelerator_is_still_judged() -> None:
     assert set(requirements.limits(None, Platform("unknown", None), 1)) == {"inventory.driver"}
 
 
-@pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm", "b200-sxm"])
-@pytest.mark.parametrize(
+@each_row("name", ["h100-sxm", "h200-sxm", "b200-sxm"])
+@each_row(
     ("metric", "value", "expected"),
     [
         ("host.memory", 2163.4, Status.PASS),  # a node of eight H100 with 32 modules of 64 GiB (MIT, ehwprobe)
@@ -116,7 +116,7 @@ def test_the_h100_may_be_accepted_on_a_full_board() -> None:
     assert [requirements.unfit(H100, HGX8, level) for level in LEVELS] == [None] * 3
 
 
-@pytest.mark.parametrize("part", ["matrix units", "memory", "host link", "sustained load"])
+@each_row("part", ["matrix units", "memory", "host link", "sustained load"])
 def test_a_file_without_limits_on_a_part_accepts_nobody(part: str) -> None:
     sku = without(part)
     for name in ("hgx8", "single"):

@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import shipped
-import tabled
+from support import data_files, shipped
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
@@ -14,7 +13,7 @@ from pytest_accel.run.record import sku_entry
 from pytest_accel.run.terms import Terms
 from pytest_accel.skus import implied, loader, requirements, resolved
 
-OWN = tabled.content("skus/agreed.yaml")
+OWN = data_files.content("skus/agreed.yaml")
 
 
 def text_of(name: str) -> str:
@@ -55,7 +54,7 @@ QUICK = ("h100-sxm", "mi300x", "l40s", "cpu")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in loader.names()]
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.nightly) for name in loader.names()]
 )
 def test_a_resolved_file_demands_what_the_name_demands(name: str, tmp_path: Path) -> None:
     sku, made = shipped.load(name), loaded(tmp_path, text_of(name))

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import shipped
-from tabled import tables
+from support import shipped
+from support.data_files import tables
 
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.yaml_nodes import BadFile

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from support.rows import each_row
 
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.skus import lint, loader
@@ -32,7 +33,7 @@ def write(folder: Path, line: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(("line", "error", "meaning"), ERRORS, ids=[row[1][:40] for row in ERRORS])
+@each_row(("line", "error", "meaning"), ERRORS)
 def test_the_line_gives_the_error(tmp_path: Path, line: str, error: str, meaning: str) -> None:
     with pytest.raises(BadFile) as bad:
         loader.load(write(tmp_path, line))
@@ -44,7 +45,6 @@ def test_every_rule_of_lint_is_explained() -> None:
     assert {rule for rule, _, _ in RULES} == set(lint.explanations())
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_line_gives_the_finding(tmp_path: Path) -> None:
     paths = []

@@ -7,9 +7,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import as_user
 import pytest
-from tabled import content, tables
+from support import as_user
+from support.data_files import content, tables
+from support.rows import each_row
 
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
 from pytest_accel.core.run import Against, Circumstances
@@ -57,7 +58,7 @@ def test_a_device_at_fault_is_never_waived() -> None:
     assert waivable(judge([replace(lost, trouble=Trouble("external", "steal"))], LIMIT))
 
 
-@pytest.mark.parametrize(("changes", "covered"), ROWS["covering"])
+@each_row(("changes", "covered"), ROWS["covering"])
 def test_a_waiver_covers_what_it_names(changes: dict[str, Any], covered: bool) -> None:
     found = waivers(replace(ENTRY, **changes)).apply(replace(BROKEN, subject="GPU-1"), ["1650"])
     assert bool(found.waiver) == covered
@@ -68,7 +69,7 @@ def test_the_first_that_covers_is_taken() -> None:
     assert waivers(expired, ENTRY, other).apply(BROKEN).waiver == ENTRY
 
 
-@pytest.mark.parametrize(("changes", "words"), ROWS["unused"])
+@each_row(("changes", "words"), ROWS["unused"])
 def test_what_was_not_used_is_named_with_the_reason(changes: dict[str, Any], words: str) -> None:
     unused = replace(ENTRY, origin="waivers.yaml:7", **changes)
     book = waivers(ENTRY, unused)
@@ -151,7 +152,7 @@ def test_a_file_is_read_with_its_lines_and_its_hash(tmp_path: Path) -> None:
     assert len(book.sha256) == 64
 
 
-@pytest.mark.parametrize(("old", "new", "sentence"), ROWS["mistakes"])
+@each_row(("old", "new", "sentence"), ROWS["mistakes"])
 def test_a_mistake_is_named_with_its_line(tmp_path: Path, old: str | None, new: str, sentence: str) -> None:
     text = WHOLE.replace(old, new) if old else new
     with pytest.raises(BadFile) as bad:

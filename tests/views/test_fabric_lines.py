@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tabled import tables
+from support.data_files import tables
 
 from pytest_accel.core.details import Found
 from pytest_accel.core.fabric import Conclusion, Fabric, FabricNode, NodeFinding, NodePair, Round

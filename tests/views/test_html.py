@@ -15,10 +15,10 @@ from typing import Any
 
 import html5lib
 import pytest
-import report_record
-from report_record import FLOOR, SLOW, device, readings, record, saved
-from tabled import tables
-from worded import worded
+from support import report_record
+from support.data_files import tables
+from support.reasons import worded
+from support.report_record import FLOOR, SLOW, device, readings, record, saved
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Measurement

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import chromium
 import pytest
-import report_record
-from report_record import record, saved
+from support import report_record
+from support.report_record import record, saved
 
 from pytest_accel.run.record import read
 from pytest_accel.views.html import page
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.skipif(chromium.found() is None, reason=f"needs one of {', '.join(chromium.NAMES)} on PATH"),
 ]
 

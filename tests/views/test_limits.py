@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pytest
-import shipped
+from support import shipped
+from support.rows import each_row
 
 from pytest_accel.core.sku import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status
@@ -23,7 +23,7 @@ def sku(floor: float, healthy: tuple[float, float]) -> Sku:
     return Sku(**{**made, "platforms": {"single": Platform("single", 1)}})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("floor", "healthy", "statuses", "overlap"),
     [
         (92, (100, 101), (Status.PASS, Status.FAIL), ""),

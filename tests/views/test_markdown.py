@@ -5,15 +5,15 @@ from __future__ import annotations
 import html
 import re
 
-import pytest
 from markdown_it import MarkdownIt
-from report_record import HOSTILE
+from support.report_record import HOSTILE
+from support.rows import each_row
 
 from pytest_accel.core.printable import printable
 from pytest_accel.views.markdown import escaped
 
 
-@pytest.mark.parametrize("text", [HOSTILE, "a|b `c` *d* _e_ [f](g) ~h~ $i$", "\x1b[2J\n\u202e", "\\"])
+@each_row("text", [HOSTILE, "a|b `c` *d* _e_ [f](g) ~h~ $i$", "\x1b[2J\n\u202e", "\\"])
 def test_outside_text_is_shown_as_it_is(text: str) -> None:
     rows = MarkdownIt("gfm-like", {"linkify": False, "html": True}).parse(f"| a |\n| --- |\n| {escaped(text)} |")
     inline = [each for each in rows if each.type == "inline"][-1]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tabled import tables
+from support.data_files import tables
+from support.rows import each_row
 
 import pytest_accel
 from pytest_accel.views import exports
@@ -38,7 +39,7 @@ def tool(name: str) -> str:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_promtool_accepts_the_rules() -> None:
     rules = subprocess.run([tool("promtool"), "check", "rules", str(FILES["alerts"])], capture_output=True, check=False)
     assert rules.returncode == 0, rules.stdout + rules.stderr
@@ -47,7 +48,6 @@ def test_promtool_accepts_the_rules() -> None:
 # -- the rules, by `promtool test rules`
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.parametrize(("series", "firing"), ROWS["cases"])
 def test_alerts_are_raised_and_end(series: dict[str, str], firing: dict[str, list[str]], tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_alerts_are_raised_and_end(series: dict[str, str], firing: dict[str, lis
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("expression", [*PANELS.values(), *(each["expr"] for each in RULES)], ids=str)
+@each_row("expression", [*PANELS.values(), *(each["expr"] for each in RULES)])
 def test_every_query_is_about_metrics_that_we_write(expression: str) -> None:
     rooms = Path(pytest_accel.__file__).parent / "fleet"
     written = "".join((rooms / room / "metrics.py").read_text() for room in ("jobs", "nights"))

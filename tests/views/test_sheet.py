@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from shipped import every, load
+from support.shipped import every, load
 
 from pytest_accel.cli.main import main
 from pytest_accel.skus import loader
@@ -92,7 +92,7 @@ def test_the_list_names_the_usual_platform_and_fits_a_terminal_of_80_columns(
     assert [sku.name for sku in skus if next(iter(sku.platforms)) not in rows[sku.name]] == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_shipped_sku_has_a_sheet() -> None:
     shown = {sku.name: sheet.text(sheet.sheet(sku)) for sku in every()}
     assert [sku.name for sku in every() if not all(metric in shown[sku.name] for metric in sku.limits)] == []

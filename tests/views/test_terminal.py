@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import shipped
-from worded import worded
+from support import shipped
+from support.reasons import worded
+from support.rows import each_row
 
 from pytest_accel import suite
 from pytest_accel.core.measurement import Device, Measurement, Names, Peak
@@ -53,7 +54,7 @@ def colours(*verdicts: Verdict) -> list[str]:
 # -- the table
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "limit", "row"),
     [
         (12.0, Limit("counters.ecc", "per h", ceiling=5e7, warn=10.0), "MARGINAL {} 12 per h warn 10 per h -20.0%"),
@@ -310,7 +311,7 @@ def test_a_wide_terminal_shows_the_range_and_the_unit_of_the_limit() -> None:
 # -- the closing line
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("closing", "verdicts", "colour"),
     [
         (Closing("ACCEPTED 2/2 devices", 0, Result.ACCEPTED), [judged(730.0)], "green"),

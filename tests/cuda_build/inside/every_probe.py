@@ -15,7 +15,7 @@ from typing import Any
 
 import standing
 from node import uuid
-from probe_device import AtOnce
+from support.probe_device import AtOnce
 
 from pytest_accel import probes
 from pytest_accel.core.measurement import Device

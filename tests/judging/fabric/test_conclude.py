@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from fabrics import GB_PER_S, cluster, ended, fabric, fault, found, places, simulated, transport
-from judged_tables import tabled
+from support.fabrics import GB_PER_S, cluster, ended, fabric, fault, found, places, simulated, transport
+from support.judged_tables import tabled
 
 from pytest_accel.core import structured
 from pytest_accel.core.fabric import NAMED, Fabric, NodePair, Report
@@ -84,6 +84,7 @@ def test_a_slow_path_is_named_and_neither_of_its_nodes() -> None:
         assert (ends(run), said in run.conclusion.closing.line) == (("REJECTED", 1), True)
 
 
+@pytest.mark.nightly
 def test_a_slow_leaf_is_an_island_and_the_slow_nodes_beside_it_and_in_it_are_named() -> None:
     for nodes, (seed, bad) in product([64, 256], places(64, 3)):
         leaf = Random(seed).randrange(nodes // 16)  # noqa: S311
@@ -388,7 +389,6 @@ def test_the_file_can_be_read_back_and_concludes_the_same() -> None:
     assert structured.plain(conclude(again)) == structured.plain(run.conclusion)
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_ten_thousand_nodes_are_decided_in_seconds() -> None:
     bad = Random(1).sample(range(10_000), 10)  # noqa: S311

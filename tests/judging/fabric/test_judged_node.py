@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-import pytest
+from support.rows import each_row
 
 from pytest_accel.core import structured
 from pytest_accel.core.details import FabricPart, Found, NodeRound
@@ -35,10 +35,8 @@ def test_a_slow_node_is_rejected_although_it_holds_its_limit() -> None:
     assert judge([found("slow")], None).status is Status.FAIL, "no limit is needed"
 
 
-@pytest.mark.parametrize(
-    ("how", "reason"), [("island", Note("island", "n3, n4")), ("unclear", Note("nobody_named", "n3, n4"))]
-)
-@pytest.mark.parametrize("limit", [None, FLOOR, replace(FLOOR, floor=30.0)])
+@each_row(("how", "reason"), [("island", Note("island", "n3, n4")), ("unclear", Note("nobody_named", "n3, n4"))])
+@each_row("limit", [None, FLOOR, replace(FLOOR, floor=30.0)])
 def test_a_short_node_that_is_not_named_is_not_rejected(how: Found, reason: Note, limit: Limit | None) -> None:
     verdict = judge([found(how, text="n3, n4")], limit)
     assert (verdict.status, verdict.reasons[-1]) == (Status.INCONCLUSIVE, reason)

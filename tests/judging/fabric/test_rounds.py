@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, product
 
-import fabrics
 import pytest
-from fabrics import cluster, ended, fabric, fault, kinds, simulated, transport
+from support import fabrics
+from support.fabrics import cluster, ended, fabric, fault, kinds, simulated, transport
+from support.rows import each_row
 
 from pytest_accel.core.fabric import Fabric, Report
 from pytest_accel.judging.fabric.rounds import next_round
@@ -34,7 +35,7 @@ def test_up_to_sixteen_nodes_meet_each_other_once() -> None:
         assert kinds(run) == [f"pairs {nodes - 1 + nodes % 2}", "all 1"]
 
 
-@pytest.mark.parametrize("nodes", [17, 64, 65, 1001])
+@each_row("nodes", [17, 64, 65, 1001])
 def test_more_nodes_meet_three_others_and_nobody_rests_twice(nodes: int) -> None:
     run = ended(fabric(nodes, seed=7), ALIKE)
     assert kinds(run) == ["pairs 3", "all 1"]
@@ -164,7 +165,7 @@ def test_one_domain_is_measured_together_and_then_in_pairs() -> None:
     assert kinds(ended(domains(*[1] * 8), ALIKE)) == ["pairs 7", "all 1"], "one node alone is no domain"
 
 
-@pytest.mark.parametrize("sizes", [(18, 18), (18, 18, 18, 17), (4, 4), (18, 9), (18, 4), (2, 1, 1)])
+@each_row("sizes", [(18, 18), (18, 18, 18, 17), (4, 4), (18, 9), (18, 4), (2, 1, 1)])
 def test_pairs_are_of_different_domains(sizes: tuple[int, ...]) -> None:
     """NVLink between two trays would hide a slow NIC."""
     run = ended(domains(*sizes), transport(lambda kind, group: 46.0 * (1 - 0.2 * (0 in group))))
