@@ -146,9 +146,10 @@ def _below(
     row = None if floor.excuses else floor.bound.class_floor
     peak = 1.0 if floor.bound.relative else speed.peak.value if speed.peak and not speed.peak.samples else 0.0
     share = row.share if floor.basis is Basis.CLASS and row else lowest / peak if lowest and peak else 0.0
-    if not share or len(speed.samples) < 2 or not speed.value:
+    middle = median(speed.samples) if len(speed.samples) > 1 else 0.0
+    if not share or not middle or not speed.value:  # a forged record may hold samples of zero
         return None, bool(lowest)
-    deviation = stdev(speed.samples) / median(speed.samples)  # that of runs, and of a median, is taken for no larger
+    deviation = stdev(speed.samples) / middle  # that of runs, and of a median, is taken for no larger
     runs = spread.between_runs if spread and spread.between_runs is not None else deviation
     error = math.hypot(runs, speed.noise if math.isfinite(speed.noise) else deviation)
     return share / (1 + student_above(MISSED, len(speed.samples) - 1) * error), True
