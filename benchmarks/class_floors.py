@@ -21,7 +21,7 @@ from dataclasses import replace
 from population import DEVICES, KINDS, SPREADS
 
 from pytest_accel.core.measurement import NODE, Measurement, Peak
-from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.sku_types import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.verdicts.attempts import RequestAttempts
 from pytest_accel.simulate.model import stressed_part

@@ -9,7 +9,7 @@ from typing import Any
 from bench import Gate
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku_types import Sku
 from pytest_accel.probes.declare import Declaration, conditions_of
 from pytest_accel.probes.device.timing import Clock, block_seconds
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult

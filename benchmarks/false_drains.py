@@ -29,7 +29,7 @@ from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import Circumstances
-from pytest_accel.core.sku import DeclaredBy, Limit
+from pytest_accel.core.sku_types import DeclaredBy, Limit
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.closing.line import close

@@ -20,7 +20,7 @@ from typing import Any
 
 from fleet_store import FIRST, GPUS, METRICS, NORMAL
 
-from pytest_accel.fleet.nights import database, store
+from pytest_accel.fleet.nights import database, night_store
 
 RACK = 40
 LINKS = ("host_copy", "peer_copy", "ddp")
@@ -35,7 +35,7 @@ def spread(metric: str) -> float:
 def draw(folder: Path, nodes: int, nights: int) -> None:
     """Write the nights of a store, and where its nodes stand."""
     folder.mkdir(parents=True)
-    (folder / store.ABOUT).write_text(json.dumps({"schema": store.SCHEMA, "simulated": False}))
+    (folder / night_store.ABOUT).write_text(json.dumps({"schema": night_store.SCHEMA, "simulated": False}))
     places = [f"node{each:05},r{each // RACK:02},{'AB'[each // RACK % 2]}" for each in range(nodes)]
     (folder / "places.csv").write_text("node,rack,feed\n" + "\n".join(places) + "\n")
     db = database.connect()
@@ -53,7 +53,7 @@ def draw(folder: Path, nodes: int, nights: int) -> None:
 
 def draw_night(db: Any, folder: Path, at: int, last: int) -> None:
     night = FIRST + timedelta(days=at)
-    place = store.folder_of(folder, night.isoformat())
+    place = night_store.folder_of(folder, night.isoformat())
     place.mkdir()
     rack = f"n // {RACK}"
     slow = f"""
@@ -93,16 +93,16 @@ def draw_night(db: Any, folder: Path, at: int, last: int) -> None:
                '580.95.05' AS driver
         FROM lottery WHERE NOT ({gone})
     """  # noqa: S608
-    database.write(db, f"{rows} {store.SORTED}", place / store.FIGURES)
+    database.write(db, f"{rows} {night_store.SORTED}", place / night_store.FIGURES)
     runs = f"""
         SELECT any_value(run) AS id, any_value(run) AS content, '/srv/' || node || '/record.json' AS record,
                DATE '{night}' AS night, node, '{night}T02:00:00+00:00' AS started, '{night}T02:02:00+00:00' AS ended,
                'finished' AS state, 'ACCEPTED' AS result, 'ACCEPTED 8/8 devices' AS line, 0 AS exit, 'h100-sxm' AS sku,
                'hgx8' AS platform, 'quick' AS level, '580.95.05' AS driver, '2.13.0' AS torch, '0.1.0' AS version,
                '' AS contract, false AS simulated, string_agg(DISTINCT uuid, ' ') AS uuids
-        FROM read_parquet('{place / store.FIGURES}') GROUP BY node ORDER BY node
+        FROM read_parquet('{place / night_store.FIGURES}') GROUP BY node ORDER BY node
     """  # noqa: S608
-    database.write(db, runs, place / store.RUNS)
+    database.write(db, runs, place / night_store.RUNS)
 
 
 EXPECTED = {

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import fleet_store
 
-from pytest_accel.fleet.nights import database, store
+from pytest_accel.fleet.nights import database, night_store
 
 DIAGNOSE = """
 import json, logging, resource, sys, time
@@ -41,7 +41,7 @@ print(json.dumps({"found": found, "seconds": time.perf_counter() - start, "read"
 
 def export(folder: Path, nodes: int) -> None:
     """Write the night in the form that superbench reads, with a baseline and rules."""
-    night = folder / "store" / f"night={fleet_store.FIRST}" / store.FIGURES
+    night = folder / "store" / f"night={fleet_store.FIRST}" / night_store.FIGURES
     connection = database.connect()
     rows = connection.execute(
         f"SELECT node, metric, name, value FROM {database.parquet([night])} ORDER BY node"  # noqa: S608

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core.run import Run
-from pytest_accel.fleet.nights import database, store
+from pytest_accel.fleet.nights import database, night_store
 from pytest_accel.fleet.nights.database import literal
 from pytest_accel.fleet.nights.night import look, window
 from pytest_accel.fleet.nights.queries import StoredNights
@@ -95,7 +95,7 @@ def draw(connection: Any, folder: Path, planned: dict[str, Any]) -> None:
     """Write the nights of a store."""
     nodes, nights = planned["nodes"], planned["nights"]
     folder.mkdir(parents=True)
-    (folder / store.ABOUT).write_text(json.dumps({"schema": store.SCHEMA, "simulated": False}))
+    (folder / night_store.ABOUT).write_text(json.dumps({"schema": night_store.SCHEMA, "simulated": False}))
     skus = ", ".join(map(literal, SKUS))
     connection.execute("SELECT setseed(0.18)")
     connection.execute("CREATE TABLE metrics (metric VARCHAR, unit VARCHAR, centre DOUBLE, place INTEGER)")
@@ -132,7 +132,7 @@ def draw_night(connection: Any, folder: Path, planned: dict[str, Any], at: int) 
     """Write one night of a store."""
     night = FIRST + timedelta(days=at)
     last = planned["nights"] - 1
-    place = store.folder_of(folder, night.isoformat())
+    place = night_store.folder_of(folder, night.isoformat())
     place.mkdir()
     updated = 0 < planned["nights"] // 2 <= at
     driver = f"CASE WHEN d.sku = '{UPDATED}' THEN '{'6.4.1' if updated else '6.3.0'}' ELSE '580.95.05' END"
@@ -161,7 +161,7 @@ def draw_night(connection: Any, folder: Path, planned: dict[str, Any], at: int) 
         FROM devices d CROSS JOIN metrics m JOIN lottery l ON l.device = d.device AND l.place = m.place
              LEFT JOIN planted p ON p.device = d.device AND p.metric = m.metric
     """  # noqa: S608
-    database.write(connection, f"{rows} {store.SORTED}", place / store.FIGURES)
+    database.write(connection, f"{rows} {night_store.SORTED}", place / night_store.FIGURES)
     runs = f"""
         SELECT format('{{:016x}}', hash(node || '{night}')) AS id,
                format('{{:016x}}', hash(node || 'c{night}')) AS content,
@@ -172,7 +172,7 @@ def draw_night(connection: Any, folder: Path, planned: dict[str, Any], at: int) 
                '' AS contract, false AS simulated, string_agg(uuid, ' ' ORDER BY uuid) AS uuids
         FROM devices GROUP BY node ORDER BY node
     """  # noqa: S608
-    database.write(connection, runs, place / store.RUNS)
+    database.write(connection, runs, place / night_store.RUNS)
 
 
 def literal_list(numbers: list[int]) -> str:
@@ -288,7 +288,7 @@ def make_records(folder: Path, nodes: int) -> None:
     """Write record folders: valid records with a measurement and a verdict for each figure, alike but for names."""
     from pytest_accel.core.measurement import Device, Measurement, estimate_of
     from pytest_accel.core.run import Against, Circumstances
-    from pytest_accel.core.sku import Limit
+    from pytest_accel.core.sku_types import Limit
     from pytest_accel.core.verdict import Status, Verdict
     from pytest_accel.judging.closing.line import close
     from pytest_accel.run import record
@@ -367,7 +367,7 @@ def main() -> None:
         draw(database.connect(), chosen.folder / "store", planned)
         print(f"drawn in {time.perf_counter() - start:.0f} s")
     rows = chosen.nodes * GPUS * len(METRICS) * chosen.nights
-    size = sum(each.stat().st_size for each in (chosen.folder / "store").glob(f"{store.NIGHT}*/*"))
+    size = sum(each.stat().st_size for each in (chosen.folder / "store").glob(f"{night_store.NIGHT}*/*"))
     print(f"{chosen.nights} nights, {rows:,} figures, {size / 1e6:.0f} MB, {size / 1e6 / chosen.nights:.1f} MB a night")
     print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
     answers = {}

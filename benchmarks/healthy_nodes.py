@@ -30,7 +30,7 @@ from population import OUTLIER, PARTS, Healthy, healthy_of, part_of
 from pytest_accel.core.measurement import NODE, Measurement, Names, is_rate
 from pytest_accel.core.reasons import NoBudget
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.sku_types import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import registry
 from pytest_accel.judging.causes import peer_matrix

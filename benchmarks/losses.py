@@ -27,7 +27,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Measurement, estimate_of
 from pytest_accel.core.reasons import BehindNeighbours
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import Limit, Sku
+from pytest_accel.core.sku_types import Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.verdicts.attempts import RequestAttempts, RunAttempts
 from pytest_accel.judging.verdicts.like_devices import Kinds, family_of, kind_of

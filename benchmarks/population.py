@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import Limit, Platform
+from pytest_accel.core.sku_types import Limit, Platform
 from pytest_accel.judging.verdicts.like_devices import kind_of
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.probes.device.timing import BLOCK_SECONDS

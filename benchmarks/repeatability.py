@@ -26,7 +26,7 @@ import yaml
 
 from pytest_accel.core.measurement import Measurement, Value
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.stats import between_runs, next_run
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.run.record import find, read

@@ -9,7 +9,7 @@ from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.device_facts import GROUPS, DeviceFact
 from pytest_accel.core.host_facts import HOST_FACTS, HostFact
 from pytest_accel.drivers.host.reading import HOST_READERS
-from pytest_accel.drivers.query import Table, several
+from pytest_accel.drivers.library_query import Table, several
 from pytest_accel.drivers.vendors.amd import identity, links, memory, power, throttle
 from pytest_accel.drivers.vendors.nvidia import identity as nv_identity
 from pytest_accel.drivers.vendors.nvidia import links as nv_links

@@ -11,8 +11,8 @@ from pytest_accel.core.device_facts import GROUPS, DeviceFact
 from pytest_accel.core.fact_metrics import FACT_METRICS
 from pytest_accel.core.host_facts import HOST_FACTS, HostFact
 from pytest_accel.core.measurement import Measurement
-from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import DeclaredBy, Limit
+from pytest_accel.core.metric_name import parse
+from pytest_accel.core.sku_types import DeclaredBy, Limit
 from pytest_accel.judging.facts import changed_facts, error_counters
 from pytest_accel.judging.verdicts import distance, like_devices
 from pytest_accel.probes.declare import Declaration, conditions_of, declarations

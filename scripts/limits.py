@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.method import AS_FOUND, words
-from pytest_accel.core.sku import Basis, Limit, Platform, Sku
+from pytest_accel.core.sku_types import Basis, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, show
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.probes.declare import REQUIRED, Declaration, conditions_of, declarations
 from pytest_accel.skus import classes, loader, peaks, requirements
 from pytest_accel.skus.methods import method_of

@@ -11,7 +11,7 @@ from pytest_accel.cli import rejudge
 from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import DELIVERY, Sku
+from pytest_accel.core.sku_types import DELIVERY, Sku
 from pytest_accel.core.words import listed
 from pytest_accel.fleet.delivery import alike
 from pytest_accel.fleet.delivery.records import NodeRecord, judged_again

@@ -17,7 +17,7 @@ from pytest_accel.core import exits
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.sku_types import Platform, Sku
 from pytest_accel.core.verdict import Result, Status
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import registry
@@ -26,9 +26,9 @@ from pytest_accel.judging.records.calibration import Calibration
 from pytest_accel.judging.verdicts.history import TERMS
 from pytest_accel.run.terms import Terms
 from pytest_accel.skus import lint, loader
-from pytest_accel.views import calibration as view
+from pytest_accel.views import calibration_text as view
 from pytest_accel.views import lint_report
-from pytest_accel.views.calibration import Provenance
+from pytest_accel.views.calibration_text import Provenance
 
 SOFTWARE = [name for name in TERMS if name not in ("level", "platform")]
 

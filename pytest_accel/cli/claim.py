@@ -22,7 +22,7 @@ from pytest_accel.core.verdict import Result
 from pytest_accel.core.yaml_nodes import nearest
 from pytest_accel.run import record, signature, statement
 from pytest_accel.run.record_files import RecordFiles
-from pytest_accel.views import claim
+from pytest_accel.views import ticket
 
 DESCRIPTION = """Pack what a supplier needs to take a device back: a text for the ticket with our finding and the
 vendor's own words, the record with its signature, the telemetry and the kernel's lines of that device, the record of
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         if source.objections:
             raise BadFile(f"{source.path}: no supplier can be asked to believe it: {source.objections[0]}")
         device = _device(source, args.device)
-        if not claim.blamed(source, device):
+        if not ticket.blamed(source, device):
             raise BadFile(f"{source.path}: does not reject {device.name}: {source.closing.line}")
         last_good, files = _last_good(source, device), dict(_evidence(source, record_files, device, args.attach))
     if last_good:
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         word for word in source.info.get("command", []) if not word.startswith(("--accel-output", "--accel-report"))
     ]
     command = shlex.join([*words, "-k", device.name])
-    text = claim.Claim(source, device, sums, str(last_good or ""), command).text
+    text = ticket.Claim(source, device, sums, str(last_good or ""), command).text
     _pack(args.output, {"ticket.txt": text.encode(), **files})
     print(text, end="")
     return 0
@@ -100,7 +100,7 @@ def _evidence(run: Run, files: RecordFiles, device: Device, attachments: list[Pa
         names = [*signed, statement.SUMS, f"{statement.SUMS}.sig"]
     for name in filter(files.has, names):
         yield f"record/{name}", files.read(name, untrusted.LOG_BYTES)
-    if lines := claim.kernel_lines(run, device):
+    if lines := ticket.kernel_lines(run, device):
         yield f"{device.name}-kernel.txt", ("\n".join(lines) + "\n").encode()
     telemetry = folder / run.telemetry.get("file", "")
     if run.telemetry.get("file") and untrusted.exists(telemetry):

@@ -13,7 +13,7 @@ from pytest_accel.judging.verdicts.background import SpreadOf
 from pytest_accel.run import record
 from pytest_accel.run.options import AUTO, Refused
 from pytest_accel.run.terms import Wanted
-from pytest_accel.views import differences
+from pytest_accel.views import record_comparison
 
 DESCRIPTION = """Show what changed between two records of the same devices, most important first: devices, verdicts,
 facts, software, and figures that changed by more than two runs differ. A figure is compared with one of the same method
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         spread, remarks = _spread(last)
         comparison, notes = compare(first, last, spread), [*notes, *remarks]
-    screen.show(differences.text(comparison, notes))
+    screen.show(record_comparison.text(comparison, notes))
     return comparison.exit
 
 

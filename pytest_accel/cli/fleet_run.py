@@ -28,8 +28,8 @@ from pytest_accel.core.printable import printable
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.words import counted
 from pytest_accel.fleet.delivery import document
-from pytest_accel.fleet.jobs import ledger, metrics, run_folder, slurm, states, submission
-from pytest_accel.fleet.jobs import report as reports
+from pytest_accel.fleet.jobs import fleet_metrics, ledger, run_folder, slurm, states, submission
+from pytest_accel.fleet.jobs import fleet_report as reports
 from pytest_accel.fleet.jobs.run_folder import FleetAsked
 from pytest_accel.fleet.jobs.states import NodeResult, State
 from pytest_accel.fleet.jobs.submission import Submitter
@@ -77,7 +77,7 @@ STATES: Final[Mapping[str, Callable[[FleetAsked, Sequence[NodeResult]], str]]] =
     "text": partial(reports.text, fold=slurm.fold),
     "json": reports.as_json,
     "md": partial(reports.markdown, fold=slurm.fold),
-    "prometheus": metrics.text,
+    "prometheus": fleet_metrics.text,
 }
 """The function that writes the report on the states of nodes, by the name of the format."""
 
@@ -405,7 +405,7 @@ def report(args: argparse.Namespace) -> int:
         watch.runs[0].expect(args.nodes)
     results = _look(watch)
     if form == "prometheus":
-        result_file.write(args.output, metrics.text(watch.fleet, results, ledger.last(args.folder.absolute())))
+        result_file.write(args.output, fleet_metrics.text(watch.fleet, results, ledger.last(args.folder.absolute())))
     else:
         result_file.write(args.output, STATES[form](watch.fleet, results))
     return states.exit_status(results)

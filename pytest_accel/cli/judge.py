@@ -13,7 +13,7 @@ from pytest_accel.core import exits, untrusted
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.paths import writing
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import Platform
+from pytest_accel.core.sku_types import Platform
 from pytest_accel.core.verdict import Closing
 from pytest_accel.judging.records.differences import judged_otherwise
 from pytest_accel.run import record
@@ -22,7 +22,7 @@ from pytest_accel.run.statement import SUMS
 from pytest_accel.run.terms import Terms, Wanted
 from pytest_accel.run.terms import boards as boards_of
 from pytest_accel.skus.packing_list import PackingList
-from pytest_accel.views import differences, terminal
+from pytest_accel.views import record_comparison, terminal
 from pytest_accel.views.next_steps import next_steps
 from pytest_accel.views.table import table
 from pytest_accel.views.terminal import Line
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     )
     screen.show([*_belief(old), *_lists(old, new)])
     screen.show(table(new.verdicts, names, record.findings_of(new), full=args.verbose, width=screen.width()))
-    screen.show(differences.changed(judged_otherwise(old, new)))
+    screen.show(record_comparison.changed(judged_otherwise(old, new)))
     if old.closing.line:
         screen.show([(f"before: {old.closing.line}", "")])
     if old.objections:

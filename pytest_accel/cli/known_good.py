@@ -16,7 +16,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.sku_types import Platform, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.records.calibration import OF_PEAK, GoodFigure

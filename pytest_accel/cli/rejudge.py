@@ -11,15 +11,15 @@ from dataclasses import replace
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, Peak
-from pytest_accel.core.metrics import parse
+from pytest_accel.core.metric_name import parse
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import Against, AgainstKind, Circumstances, Run
-from pytest_accel.core.sku import DeclaredBy, Limit, Sku
+from pytest_accel.core.sku_types import DeclaredBy, Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.causes.diagnosis import explaining
 from pytest_accel.judging.closing.anew import of_then
 from pytest_accel.judging.closing.line import close
-from pytest_accel.judging.facts import delivery, diagnostics
+from pytest_accel.judging.facts import diagnostics, packing
 from pytest_accel.judging.facts.inventory import Discovery, facts
 from pytest_accel.judging.facts.preconditions import skip_verdict
 from pytest_accel.judging.facts.telemetry import SOAK_METRICS
@@ -79,12 +79,12 @@ def judge_again(record: Run, terms: Terms, boards: PackingList | None = None) ->
 
 def _compared_with(boards: PackingList, record: Run) -> Run:
     """Return the record with its devices compared with a packing list; it holds nothing of another list any more."""
-    metrics = delivery.METRICS if boards.by_node else (delivery.SERIAL,)
-    left_out = {*delivery.METRICS} - {*metrics}
+    metrics = packing.METRICS if boards.by_node else (packing.SERIAL,)
+    left_out = {*packing.METRICS} - {*metrics}
     time = next((reading.ended for reading in record.measurements if reading.metric.startswith("inventory.")), 0.0)
     host = str(record.info.get("host", ""))
-    figures = [figure for metric in metrics for figure in delivery.measured(metric, boards, record.devices, host, time)]
-    others = [reading for reading in record.measurements if reading.metric not in delivery.METRICS]
+    figures = [figure for metric in metrics for figure in packing.measured(metric, boards, record.devices, host, time)]
+    others = [reading for reading in record.measurements if reading.metric not in packing.METRICS]
     return replace(
         record,
         measurements=[*others, *(replace(reading, simulated=record.simulated) for reading in figures)],

@@ -77,10 +77,10 @@ def _declare_add(parser: argparse.ArgumentParser) -> None:
 
 def _add(args: argparse.Namespace) -> int:
     """Add records to a store; return 0, or 6 if some could not be added."""
-    from pytest_accel.fleet.nights import extract, store
+    from pytest_accel.fleet.nights import extract, night_store
 
     records, unreadable = extract.find(args.records)
-    result = store.add(args.store, records, night=args.night, simulated=args.simulated)
+    result = night_store.add(args.store, records, night=args.night, simulated=args.simulated)
     result.unread += unreadable
     for night, number in result.runs.items():
         print(f"{night}: {counted(number, 'run')} added")
@@ -116,7 +116,7 @@ def _declare_show(parser: argparse.ArgumentParser) -> None:
 
 def _show(args: argparse.Namespace) -> int:
     """Show a night; return 0, 1 or 6. Raises BadFile, or OSError."""
-    from pytest_accel.fleet.nights import metrics, night, text
+    from pytest_accel.fleet.nights import night, night_metrics, text
     from pytest_accel.fleet.nights.queries import StoredNights
 
     last = args.night.isoformat() if args.night else None
@@ -126,7 +126,7 @@ def _show(args: argparse.Namespace) -> int:
         counts = {"nodes": report.nodes, "devices": report.devices, "gone": report.gone, "exit": report.exit}
         output = _json({"schema": 1, **asdict(report), **counts})
     else:
-        output = (metrics if args.format == "prometheus" else text).text(report)
+        output = (night_metrics if args.format == "prometheus" else text).text(report)
     result_file.write(args.output, output)
     return report.exit
 
@@ -141,14 +141,14 @@ def _json(data: object) -> str:
 
 def _sql(args: argparse.Namespace) -> int:
     """Print the views; return 0."""
-    from pytest_accel.fleet.nights import queries, store
+    from pytest_accel.fleet.nights import night_store, queries
 
-    store.is_simulated(args.store)  # demands a store
+    night_store.is_simulated(args.store)  # demands a store
     folder = args.store.absolute()
-    folders = [store.folder_of(folder, night) for night in store.nights(args.store)[-args.nights :]]
+    folders = [night_store.folder_of(folder, night) for night in night_store.nights(args.store)[-args.nights :]]
     if not folders:
         raise BadFile(f"{args.store}: holds no night")
-    files = ([folder / name for folder in folders] for name in (store.FIGURES, store.RUNS))
+    files = ([folder / name for folder in folders] for name in (night_store.FIGURES, night_store.RUNS))
     print(f"{queries.base(folder, *files)}\n{queries.VIEWS.read_text(encoding='utf-8')}", end="")
     return 0
 
@@ -175,21 +175,21 @@ def _device(args: argparse.Namespace) -> int:
 
     Raises BadFile if the store knows no device of that name.
     """
-    from pytest_accel.fleet.nights import history, store
+    from pytest_accel.fleet.nights import device_history, night_store
     from pytest_accel.fleet.nights.queries import StoredNights
 
-    with contextlib.closing(StoredNights(args.store, store.nights(args.store)[-args.nights :])) as fleet:
+    with contextlib.closing(StoredNights(args.store, night_store.nights(args.store)[-args.nights :])) as fleet:
         devices = fleet.device(args.device)
         if not devices:
             raise BadFile(f"{args.store}: knows no device with serial number or UUID {printable(args.device, 200)}")
         histories = [
-            history.DeviceHistory(fleet.simulated, **device, entries=fleet.history(device["uuid"], args.metric))
+            device_history.DeviceHistory(fleet.simulated, **device, entries=fleet.history(device["uuid"], args.metric))
             for device in devices
         ]
     if args.format == "json":
         print(_json(list(map(asdict, histories))), end="")
     else:
-        print("\n".join(printable(line) for entry in histories for line in history.text(entry, show)))
+        print("\n".join(printable(line) for entry in histories for line in device_history.text(entry, show)))
     return exits.NOT_JUDGED if any(entry.doubled for entry in histories) else exits.HOLDS
 
 

@@ -358,7 +358,7 @@ class JudgingDetails(TypedDict, total=False):
     """peer_copy: GB/s to every other device, by its name; 0 where the payload was wrong. Written by
     causes/peer_matrix."""
     fabric: FabricPart
-    """fabric.pairs: the conclusion of the fabric run on it. Written by run/fabric, read by verdicts/references."""
+    """fabric.pairs: the conclusion of the fabric run on it. Written by run/network, read by verdicts/references."""
 
 
 class Details(ProbeDetails, HostDetails, JudgingDetails, total=False):

@@ -12,7 +12,7 @@ from pytest_accel.core import versions
 from pytest_accel.core.measurement import is_rate, is_time
 from pytest_accel.core.method import found_differences
 from pytest_accel.core.reasons import Note, OtherVersion, Reason
-from pytest_accel.core.sku import Basis, DeclaredBy, Limit
+from pytest_accel.core.sku_types import Basis, DeclaredBy, Limit
 
 COMPARED = ("ranks", "algorithm")
 """Conditions of a limit that do not say whether its figures hold: with other ranks a value is not judged, and another

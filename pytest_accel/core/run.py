@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
 
 from pytest_accel.core.measurement import NOT_IN_FILE, Device, Measurement, Names
-from pytest_accel.core.sku import Spread
+from pytest_accel.core.sku_types import Spread
 from pytest_accel.core.verdict import Closing, Result, Verdict, Waiver
 
 SCHEMA: Final = 1

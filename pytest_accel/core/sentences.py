@@ -12,7 +12,7 @@ from typing import Any
 from pytest_accel.core import reasons
 from pytest_accel.core.measurement import is_time
 from pytest_accel.core.reasons import NOTES, Note, Reason
-from pytest_accel.core.sku import Basis
+from pytest_accel.core.sku_types import Basis
 from pytest_accel.core.verdict import Status, Verdict, show, show_margin
 from pytest_accel.core.words import age, counted, listed
 

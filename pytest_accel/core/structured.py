@@ -27,7 +27,7 @@ from cattrs.gen.typeddicts import make_dict_structure_fn as make_typed_dict_stru
 from pytest_accel.core import details
 from pytest_accel.core.measurement import NOT_IN_FILE, Measurement
 from pytest_accel.core.reasons import BY_KIND, Note, Reason
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Closing, Verdict
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from typing import Literal
 from pytest_accel.core import exits
 from pytest_accel.core.measurement import NOT_IN_FILE, Event, Value
 from pytest_accel.core.reasons import BelowPublished, Note, PastWarning, Reason
-from pytest_accel.core.sku import Basis, DeclaredBy, Limit
+from pytest_accel.core.sku_types import Basis, DeclaredBy, Limit
 
 
 class Status(str, Enum):

@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_accel.core.measurement import EVERYTHING_ELSE, Device
 from pytest_accel.drivers import pci
-from pytest_accel.drivers.host.place import place, pseudonym
+from pytest_accel.drivers.host.host_environment import place, pseudonym
 from pytest_accel.drivers.interface import Driver, Hint, NoDriver, Reading
 
 

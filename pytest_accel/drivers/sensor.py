@@ -22,7 +22,7 @@ from pytest_accel.core.pipe import Pipe, begin
 from pytest_accel.drivers import deadlines, kernel_log, kernel_messages, registry
 from pytest_accel.drivers.host import reading
 from pytest_accel.drivers.host.hints import hints
-from pytest_accel.drivers.host.place import place
+from pytest_accel.drivers.host.host_environment import place
 from pytest_accel.drivers.interface import Driver, DriverProblem, Hint, NoAnswer, NoDriver, NoLibrary
 
 

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from pytest_accel.drivers.diagnostics import Diagnostic
+from pytest_accel.drivers.diagnostic_report import Diagnostic
 from pytest_accel.drivers.interface import Driver, Hint, NoLibrary
 from pytest_accel.drivers.visibility import Visibility
 

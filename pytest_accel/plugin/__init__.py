@@ -21,9 +21,9 @@ from pytest_accel.plugin.unasked_benchmark import UnaskedBenchmark
 from pytest_accel.run import options
 
 if TYPE_CHECKING:
-    from pytest_accel.core.sku import Limit
+    from pytest_accel.core.sku_types import Limit
 
-pytest_plugins = ("pytest_accel.plugin.fixtures", "pytest_accel.plugin.series")
+pytest_plugins = ("pytest_accel.plugin.fixtures", "pytest_accel.plugin.series_main")
 
 SUITE = "pytest_accel.suite"
 ASKING = ("--accel-sku", "--accel-simulate")

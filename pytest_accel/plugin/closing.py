@@ -20,7 +20,7 @@ from pytest_accel.core.run import Circumstances
 from pytest_accel.core.verdict import Closing, Status
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.closing.line import Errors
-from pytest_accel.plugin import page_file, screen
+from pytest_accel.plugin import page_file, pytest_terminal
 from pytest_accel.plugin.collection import Collection, index_of, left_out
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
 from pytest_accel.plugin.loaded import loaded
@@ -29,7 +29,7 @@ from pytest_accel.plugin.stash import SESSION, measures
 from pytest_accel.run import signature
 from pytest_accel.run.record import findings_of, places_of
 from pytest_accel.run.session import Session
-from pytest_accel.views import fabric, plan, terminal
+from pytest_accel.views import network_table, plan, terminal
 from pytest_accel.views.next_steps import next_steps
 from pytest_accel.views.table import table
 
@@ -73,20 +73,20 @@ class ClosingPlugin:
         closing = ledger.believed()  # a plugin that ran since may have reached the verdicts
         session.exitstatus = closing.exit  # whatever another plugin has set
         closing_file.write(closing.line)
-        width, full = screen.folding_width(self._config), self._config.getoption("verbose", 0) > 0
+        width, full = pytest_terminal.folding_width(self._config), self._config.getoption("verbose", 0) > 0
         lines = _last_lines(self._session, self._reports.tests, closing, width, full=full)
         options, file = self._session.asked.options, ledger.folder.file
         if options.report and file:
             lines.append(page_file.write(ledger.record, file.parent, options.report))
         if options.sign and file:
             lines.append(_signed(file.parent, options.sign))
-        screen.write(self._config, lines, bold=True)
+        pytest_terminal.write(self._config, lines, bold=True)
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, config: pytest.Config) -> None:
         """Write the table."""
         ledger, full = self._session.ledger, config.option.verbose > 0
-        findings, width = findings_of(ledger.record), screen.width(config)
+        findings, width = findings_of(ledger.record), pytest_terminal.width(config)
         _write_section(config, table(ledger.verdicts, ledger.names, findings, full=full, width=width))
 
     def _conclude(self, exitstatus: int) -> Closing:
@@ -158,7 +158,7 @@ class Planning:
         # look like a run.
         elif exitstatus == pytest.ExitCode.OK and not {"--collect-only", "--collectonly", "--co"} & arguments:
             text = "nothing was measured: --collect-only, --setup-plan and --setup-only do not run the tests"
-            screen.write(session.config, [(text, "yellow")])
+            pytest_terminal.write(session.config, [(text, "yellow")])
             exitstatus = exits.NOT_JUDGED
         session.exitstatus = exitstatus
 
@@ -171,16 +171,16 @@ class Planning:
 
 def _write_section(config: pytest.Config, lines: list[terminal.Line]) -> None:
     """Write lines and the notes of the run, if there are any, below a title that names SKU and level."""
-    session, reporter = config.stash[SESSION], screen.reporter(config)
+    session, reporter = config.stash[SESSION], pytest_terminal.reporter(config)
     terms = session.found.terms
     lines += [(f"note: {note}", "yellow") for note in (*session.ledger.record.notes, *left_out(config))]
     if network := session.fabric.fabric:  # on the node of rank 0 alone
-        lines += fabric.lines(network)
+        lines += network_table.lines(network)
     if lines and reporter:
         simulated = "SIMULATED " if session.asked.node else ""
         title = f"accel: {simulated}{terms.sku.name if terms.sku else 'no SKU'}, {terms.level}"
         reporter.section(title, sep="=", bold=True)
-        screen.write(config, terminal.folded(lines, screen.folding_width(config)))
+        pytest_terminal.write(config, terminal.folded(lines, pytest_terminal.folding_width(config)))
 
 
 def _signed(folder: Path, key: Path) -> terminal.Line:

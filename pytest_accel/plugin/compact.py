@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_accel.plugin import screen
+from pytest_accel.plugin import pytest_terminal
 from pytest_accel.plugin.reports import TOLD
 
 
@@ -29,7 +29,7 @@ class Compact:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Leave the names of the files out."""
-        if reporter := screen.reporter(session.config):
+        if reporter := pytest_terminal.reporter(session.config):
             reporter.showfspath = False
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -40,7 +40,7 @@ class Compact:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Take failures that the table tells out of the sections that pytest writes next."""
-        if (reporter := screen.reporter(session.config)) and "failed" in reporter.stats:
+        if (reporter := pytest_terminal.reporter(session.config)) and "failed" in reporter.stats:
             self._failed = reporter.stats["failed"]
             reporter.stats["failed"] = [report for report in self._failed if not getattr(report, TOLD, False)]
 

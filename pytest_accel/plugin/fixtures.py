@@ -13,7 +13,7 @@ from pytest_accel.run.options import plans_only
 
 if TYPE_CHECKING:
     from pytest_accel.core.measurement import Device
-    from pytest_accel.core.sku import Sku
+    from pytest_accel.core.sku_types import Sku
     from pytest_accel.core.verdict import Verdict
     from pytest_accel.run.session import Session
 
@@ -167,7 +167,7 @@ def _conclude(session: Session, verdicts: list[Verdict]) -> None:
 
 def _publish(request: pytest.FixtureRequest, session: Session, verdict: Verdict) -> None:
     """Give the samples of a measurement to pytest-benchmark, named by device and metric instead of by test."""
-    from pytest_accel.views.benchmark import publish
+    from pytest_accel.views.benchmark_replay import publish
 
     replay = request.node.stash.get(REPLAY, None)
     measurement = session.ledger.newest(verdict.metric, verdict.subject)

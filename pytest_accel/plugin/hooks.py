@@ -14,7 +14,7 @@ from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Against
 from pytest_accel.core.words import counted
-from pytest_accel.plugin import interrupts, page_file, screen
+from pytest_accel.plugin import interrupts, page_file, pytest_terminal
 from pytest_accel.plugin.closing import JUDGED, PYTEST_FAILED, ClosingPlugin, Planning
 from pytest_accel.plugin.collection import Collection
 from pytest_accel.plugin.others import benchmark, github, html
@@ -28,7 +28,7 @@ from pytest_accel.run.options import Options, Refused, option_words, options_of,
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.session import Session
-from pytest_accel.views.progress import TerminalProgress
+from pytest_accel.views.terminal_progress import TerminalProgress
 
 FILTERS = {
     "keyword": "-k",
@@ -89,7 +89,7 @@ class Acceptance:
 
     def _open(self) -> None:
         """Open the session, and register the plugins of its collection, tests and end."""
-        config, progress = self._config, TerminalProgress(partial(screen.reporter, self._config))
+        config, progress = self._config, TerminalProgress(partial(pytest_terminal.reporter, self._config))
         pool = WorkerPool(SensorClient(self._options.patience, self._deadline), progress)
         session = config.stash[SESSION] = Session.open(self._options, pool, measuring=not self._plans)
         collection, reports = Collection(session, progress), Reports(session)

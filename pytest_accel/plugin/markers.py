@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_accel.core.sku import Limit
+    from pytest_accel.core.sku_types import Limit
 
 
 class BadMarker(Exception):
@@ -40,7 +40,7 @@ def accel_min_gbps(of_peak: float | None = None, *, gbps: float | None = None) -
 
 def accel_limit(*, unit: str, floor: float | None = None, ceiling: float | None = None) -> Limit:
     """Fail below `floor` or above `ceiling`; `unit` has to be the one that the probe reports."""
-    from pytest_accel.core.sku import UNITS, Limit
+    from pytest_accel.core.sku_types import UNITS, Limit
 
     if unit not in UNITS:
         raise ValueError(f"unit={unit!r} is not known; choose one of {', '.join(UNITS)}")
@@ -63,7 +63,7 @@ MARKERS: dict[str, Callable[..., Limit]] = {
 
 def _minimum(of_peak: float | None, absolute: float | None, keyword: str, unit: str) -> Limit:
     """Return a floor, given as a fraction of the peak or as an absolute value. Raises ValueError for a wrong one."""
-    from pytest_accel.core.sku import Limit
+    from pytest_accel.core.sku_types import Limit
 
     if (of_peak is None) == (absolute is None):
         raise ValueError(f"give either a fraction of the peak in (0, 1] or {keyword}=")
@@ -106,7 +106,7 @@ def limits_from_marks(marks: Iterable[pytest.Mark], test: str) -> list[Limit]:
             parameters, call = signature.parameters, f"{mark.name}{signature}".replace("'", "").partition(" ->")[0]
             hint = "".join(did_you_mean(name, parameters) for name in mark.kwargs if name not in parameters)
             raise BadMarker(f"{test}: {mark.name}: {error}{hint}\n  signature: {call}") from None
-        from pytest_accel.core.sku import DeclaredBy  # no test of a run without this plugin's markers comes here
+        from pytest_accel.core.sku_types import DeclaredBy  # no test of a run without this plugin's markers comes here
 
         origin = f"marker {mark.name} of {test}"
         limits.append(replace(limit, origin=origin, declared_by=DeclaredBy.MARKER, test=test))

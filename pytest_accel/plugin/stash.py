@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_accel.core.sku import Limit
+    from pytest_accel.core.sku_types import Limit
     from pytest_accel.core.verdict import Verdict
     from pytest_accel.run.session import Session
-    from pytest_accel.views.benchmark import Replay
+    from pytest_accel.views.benchmark_replay import Replay
 
 SUBJECT = "_accel_subject"
 """Name of the private fixture that is parametrized with the devices; the public fixtures depend on it."""

@@ -8,7 +8,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from pytest_accel.core.sku import MATMUL_DTYPES
+from pytest_accel.core.sku_types import MATMUL_DTYPES
 from pytest_accel.probes.declare import Declaration
 
 

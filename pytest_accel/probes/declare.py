@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from pytest_accel.core import units
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import UNITS
+from pytest_accel.core.metric_name import parse
+from pytest_accel.core.sku_types import UNITS
 from pytest_accel.core.words import did_you_mean
 
 Probe = TypeVar("Probe", bound=Callable[..., Any])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 
 from pytest_accel.core.method import AS_FOUND
-from pytest_accel.core.sku import MATMUL_DTYPES
+from pytest_accel.core.sku_types import MATMUL_DTYPES
 from pytest_accel.probes.declare import Cost, probe
 from pytest_accel.probes.device import fast_paths
 from pytest_accel.probes.device.error_class import NotApplicable

@@ -13,16 +13,16 @@ from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.messages import Outcome, Pair
-from pytest_accel.core.metrics import OF_COUNTERS
+from pytest_accel.core.metric_name import OF_COUNTERS
 from pytest_accel.core.reasons import NoBudget, Note, Reason
-from pytest_accel.core.sku import Limit, Sku
+from pytest_accel.core.sku_types import Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.drivers.diagnostics import NoReport, Report
+from pytest_accel.drivers.diagnostic_report import NoReport, Report
 from pytest_accel.judging.causes import peer_matrix
 from pytest_accel.judging.causes.diagnosis import explaining
 from pytest_accel.judging.causes.evidence import from_outside, with_evidence
-from pytest_accel.judging.closing import series
-from pytest_accel.judging.facts import delivery, diagnostics, preconditions, results
+from pytest_accel.judging.closing import series_result
+from pytest_accel.judging.facts import diagnostics, packing, preconditions, results
 from pytest_accel.judging.facts.inventory import facts, host_fact, withheld
 from pytest_accel.judging.verdicts import repeats
 from pytest_accel.judging.verdicts.attempts import RequestAttempts
@@ -31,12 +31,12 @@ from pytest_accel.judging.verdicts.repeats import Repeats
 from pytest_accel.probes.declare import Declaration, finder_of
 from pytest_accel.probes.request import Request
 from pytest_accel.probes.vendor_diagnostic import LEVELS as DIAGNOSTIC_LEVELS
-from pytest_accel.run.fabric.run import FabricRun
 from pytest_accel.run.idle_gate import IdleCheck, check_idle
-from pytest_accel.run.ledger import Ledger
+from pytest_accel.run.network.network_session import FabricRun
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.setup import Asked, Found
 from pytest_accel.run.vendor_programs import VendorPrograms
+from pytest_accel.run.verdict_ledger import Ledger
 from pytest_accel.skus import budgets
 from pytest_accel.skus.peaks import peak, why_not_applicable
 
@@ -194,9 +194,9 @@ class Measuring:
             return withheld([sensor.counted(metric, device) for device in self._devices], self._devices)
         if metric.startswith("host_counters."):
             return [sensor.host_counted(metric)]
-        if self._inputs.boards and metric in delivery.METRICS:
+        if self._inputs.boards and metric in packing.METRICS:
             devices, host = self._terms.devices, self._ledger.record.info["host"]
-            return delivery.measured(metric, self._inputs.boards, devices, host, clock.now())
+            return packing.measured(metric, self._inputs.boards, devices, host, clock.now())
         name = metric.removeprefix("host.")
         if name != metric:
             limit = self._terms.limits.get(metric)
@@ -207,7 +207,7 @@ class Measuring:
         """Pass the idle gate, once in a run or in a series of them: before the first worker opens a device."""
         if self._idle_check is None:
             previous = self._inputs.before  # which left the devices as idle as it found them
-            follows = previous and series.directly(previous, clock.boot_id(), time.monotonic())
+            follows = previous and series_result.directly(previous, clock.boot_id(), time.monotonic())
             self._idle_check = IdleCheck() if follows else check_idle(self._pool, self._devices)
             self._ledger.record.notes += self._idle_check.notes
 

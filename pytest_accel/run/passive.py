@@ -21,8 +21,8 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import deadlines, registry
 from pytest_accel.drivers.host import system
 from pytest_accel.drivers.interface import NoAnswer
-from pytest_accel.judging.closing import passive
-from pytest_accel.judging.closing.passive import PassiveResult
+from pytest_accel.judging.closing import passive_result
+from pytest_accel.judging.closing.passive_result import PassiveResult
 from pytest_accel.judging.facts import partitions
 from pytest_accel.judging.facts.error_reports import reported
 from pytest_accel.judging.facts.inventory import Discovery
@@ -179,7 +179,7 @@ class _Check:
         if refusal := partitions.refusal(node.devices, node_terms.platform):
             raise terms.Unrecognised(refusal)
         limits = requirements.applying(node_terms.required, node_terms.sku, node_terms.platform)
-        metrics = passive.metrics(limits, logged=self._kernel_log)
+        metrics = passive_result.metrics(limits, logged=self._kernel_log)
         if any(map(reported, metrics)):
             self.checked.reads, last = "kernel log", self.checked.last
             start = last.began if last and last.accepts and last.good else None
@@ -188,7 +188,7 @@ class _Check:
         session = Session(inputs, node, self._pool, RecordFolder())
         session.judge_facts(metrics)
         uptime = math.inf if inputs.node else system.uptime(self._root)
-        self.checked.found = passive.concluded(session.ledger.record, uptime)
+        self.checked.found = passive_result.concluded(session.ledger.record, uptime)
 
     def _with_vanished(self, discovery: Discovery, vendor: str | None) -> Discovery:
         """Return the discovery, with a problem if the last run had more accelerators, or may have had some."""

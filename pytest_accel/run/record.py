@@ -26,7 +26,7 @@ from pytest_accel.core.run import (
     Run,
     SkuEntry,
 )
-from pytest_accel.core.sku import Limit, Sku
+from pytest_accel.core.sku_types import Limit, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.judging.causes.findings import Finding, Key, findings
 from pytest_accel.judging.closing import anew

@@ -25,8 +25,8 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.summary import FINISHED
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Closing, Result
-from pytest_accel.judging.closing import series as judging
-from pytest_accel.judging.closing.series import SeriesRun, hours_done
+from pytest_accel.judging.closing import series_result as judging
+from pytest_accel.judging.closing.series_result import SeriesRun, hours_done
 from pytest_accel.run import device_lock, record, summaries, telemetry_file
 from pytest_accel.run.deadline import SHORTEST, Deadline
 from pytest_accel.run.folder_summary import OF_RUN

@@ -18,21 +18,21 @@ from pytest_accel.core.node_name import node_name
 from pytest_accel.core.reasons import Note, OtherUnit
 from pytest_accel.core.run import Against, AgainstKind, Circumstances
 from pytest_accel.core.sentences import headline, sentence_of
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.judging.causes.diagnosis import explaining
-from pytest_accel.judging.closing import series
+from pytest_accel.judging.closing import series_result
 from pytest_accel.judging.verdicts.attempts import RunAttempts
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run import device_lock, earlier_records
-from pytest_accel.run.fabric.run import FabricRun
-from pytest_accel.run.ledger import Ledger
 from pytest_accel.run.measuring import Measuring, of_siblings
+from pytest_accel.run.network.network_session import FabricRun
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
-from pytest_accel.run.request import request_of
+from pytest_accel.run.request_completion import request_of
 from pytest_accel.run.setup import Asked, Found, asked_of, demand_torch, find, planned
+from pytest_accel.run.verdict_ledger import Ledger
 
 
 class Session:
@@ -88,7 +88,7 @@ class Session:
             self.ledger.begin()
             self.fabric.meet()
             if previous := self.asked.before:
-                self.pool.sensor.follow(*series.counts(previous, clock.boot_id(), clock.epoch()))
+                self.pool.sensor.follow(*series_result.counts(previous, clock.boot_id(), clock.epoch()))
             self.measuring.note_host()
         except BaseException as error:
             self.stop()

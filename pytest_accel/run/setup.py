@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from pytest_accel.core.measurement import Device, Names, TroubleKind
 from pytest_accel.core.messages import Message, Problem, reported_trouble
-from pytest_accel.core.metrics import parse
+from pytest_accel.core.metric_name import parse
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.run import Against, Circumstances, Run
-from pytest_accel.core.sku import GUEST_SLICE, SLICE, Sku
+from pytest_accel.core.sku_types import GUEST_SLICE, SLICE, Sku
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.units import in_bytes
 from pytest_accel.drivers import registry
-from pytest_accel.judging.closing import series
-from pytest_accel.judging.facts import delivery
+from pytest_accel.judging.closing import series_result
+from pytest_accel.judging.facts import packing
 from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.probes.collectives import OPERATIONS, OTHERS_SIZE, collective
 from pytest_accel.probes.declare import declaration_for, finder_of
@@ -28,7 +28,7 @@ from pytest_accel.run.options import AUTO, FIRST, Options, Refused
 from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.rendezvous import Rendezvous, leaf_of, rendezvous_of
-from pytest_accel.run.request import request_of
+from pytest_accel.run.request_completion import request_of
 from pytest_accel.run.terms import Terms, Wanted
 from pytest_accel.skus import requirements
 from pytest_accel.skus.packing_list import PackingList
@@ -80,7 +80,7 @@ class Asked:
         """The simulated seconds at which a simulated node begins: those of the runs before it in a series."""
         if self.before is None:
             return 0.0
-        return float(self.before.info.get("simulated", {}).get("began", 0.0)) + series.seconds_of(self.before)
+        return float(self.before.info.get("simulated", {}).get("began", 0.0)) + series_result.seconds_of(self.before)
 
 
 def asked_of(options: Options) -> Asked:
@@ -145,7 +145,7 @@ class Found:
         "delivery" stands for the one fact of the node that a packing list adds.
         """
         if probe == "delivery":
-            return [parse(delivery.DELIVERED).variant] if delivery.DELIVERED in self.terms.limits else []
+            return [parse(packing.DELIVERED).variant] if packing.DELIVERED in self.terms.limits else []
         return [
             parse(metric).variant
             for metric in self.terms.limits

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core.fabric import Fabric
+from pytest_accel.core.network_run import Fabric
 from pytest_accel.core.run import Launch
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.host.hints import hints
@@ -80,8 +80,8 @@ def processes(node: SimulatedNode, folder: Path, elapsed: float = 0.0) -> Proces
     `elapsed` are the simulated seconds that it has behind it.
     """
     return Processes(
-        sensor_module="pytest_accel.simulate.sensor",
-        worker_module="pytest_accel.simulate.worker",
+        sensor_module="pytest_accel.simulate.simulated_sensor",
+        worker_module="pytest_accel.simulate.simulated_worker",
         hello={"event": "node", "model": model(node, folder, elapsed)},
         hz=lambda devices: HZ,
         threads=lambda group: 1,

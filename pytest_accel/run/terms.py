@@ -19,11 +19,11 @@ from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.run import Against, Circumstances
-from pytest_accel.core.sku import Basis, Limit, Platform, Sku, Spread, expected_platform
+from pytest_accel.core.sku_types import Basis, Limit, Platform, Sku, Spread, expected_platform
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import registry
 from pytest_accel.judging.closing.parts import spanned
-from pytest_accel.judging.facts import delivery, diagnostics, partitions
+from pytest_accel.judging.facts import diagnostics, packing, partitions
 from pytest_accel.judging.verdicts.background import no_spread
 from pytest_accel.run.options import AUTO, STANDARD, Refused
 from pytest_accel.skus import loader, packing_list, products, readiness, requirements
@@ -68,7 +68,7 @@ class Terms:
         limits = requirements.limits(self.sku, self.platform, self.expected_devices, emulated_ports=emulated)
         limits = {metric: limit.at_level(self.level) for metric, limit in limits.items()}
         if self.listed:
-            limits |= delivery.limits(self.listed[0], self.sku, names_nodes=self.listed[1])
+            limits |= packing.limits(self.listed[0], self.sku, names_nodes=self.listed[1])
         limit = limits.get(diagnostics.METRIC)
         if self.diagnosed and self.sku and not (limit and self.level in limit.levels and not limit.warns):
             limits[diagnostics.METRIC] = diagnostics.OF_GIVEN

@@ -17,7 +17,7 @@ from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.drivers import registry
-from pytest_accel.drivers.diagnostics import PRINTED, Diagnostic, NoReport, Program, Report
+from pytest_accel.drivers.diagnostic_report import PRINTED, Diagnostic, NoReport, Program, Report
 from pytest_accel.run import record
 from pytest_accel.run.options import Refused
 from pytest_accel.run.processes.supervisor import TICK

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from pytest_accel.core import untrusted, yaml_nodes
 from pytest_accel.core.data_file import read
-from pytest_accel.core.fabric import Fabric, FabricNode, GroupResult, PlannedRound, Report, Round
-from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.network_run import Fabric, FabricNode, GroupResult, PlannedRound, Report, Round
+from pytest_accel.core.sku_types import Platform, Sku
 from pytest_accel.core.yaml_nodes import BadFile, Check, Located, Mistakes
-from pytest_accel.judging.fabric.conclude import conclude
-from pytest_accel.judging.fabric.rounds import next_round
+from pytest_accel.judging.network.conclude import conclude
+from pytest_accel.judging.network.rounds import next_round
 from pytest_accel.simulate.faults import PARAMETERS
 from pytest_accel.simulate.node import DEFAULT_DEVICES, check_kind, fault_name, product_of, whole_number
 

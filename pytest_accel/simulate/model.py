@@ -16,8 +16,8 @@ from typing import Any
 from pytest_accel.core import simulated
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.measurement import is_time
-from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import DeclaredBy, Limit
+from pytest_accel.core.metric_name import parse
+from pytest_accel.core.sku_types import DeclaredBy, Limit
 from pytest_accel.probes.declare import Cost, Declaration, conditions_of, declaration_of, declarations
 from pytest_accel.simulate.faults import FAULTS, Symptoms, Throttle
 from pytest_accel.simulate.node import PlantedFault, SimulatedNode

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import untrusted, yaml_nodes
-from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.sku_types import Platform, Sku
 from pytest_accel.core.yaml_nodes import BadFile, Check, Located, Mistakes
 from pytest_accel.probes.declare import declarations
 from pytest_accel.simulate import stated

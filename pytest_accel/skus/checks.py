@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pytest_accel.core.sku import Platform, Sku, Source
+from pytest_accel.core.sku_types import Platform, Sku, Source
 from pytest_accel.core.units import rewritten
 from pytest_accel.core.yaml_nodes import Located, Mistakes, items_of, nearest
 from pytest_accel.probes.conditions import wrong_values

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core import yaml_nodes
-from pytest_accel.core.sku import ClassFloor, DeclaredBy, Limit, Platform, Sku, Source, Spread
+from pytest_accel.core.sku_types import ClassFloor, DeclaredBy, Limit, Platform, Sku, Source, Spread
 from pytest_accel.core.yaml_nodes import Mistakes, count, number, positive, text
 from pytest_accel.probes.declare import declaration_of, unit_of
 from pytest_accel.skus import peaks

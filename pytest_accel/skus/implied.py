@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.sku_types import DeclaredBy, Limit, Platform, Sku
 
 
 @dataclass(frozen=True)

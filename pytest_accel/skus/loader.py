@@ -13,9 +13,9 @@ from statistics import fmean
 from typing import Any
 
 from pytest_accel.core import untrusted, yaml_nodes
-from pytest_accel.core.metrics import parse
+from pytest_accel.core.metric_name import parse
 from pytest_accel.core.printable import SHOWN, printable
-from pytest_accel.core.sku import Datasheet, DeclaredBy, Figure, Limit, Platform, Sku, Spread
+from pytest_accel.core.sku_types import Datasheet, DeclaredBy, Figure, Limit, Platform, Sku, Spread
 from pytest_accel.core.untrusted import BadFile, ErrorAt
 from pytest_accel.core.yaml_nodes import Located, Mistakes, items_of
 from pytest_accel.probes.declare import declaration_of, unit_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_accel.core.method import AS_FOUND, differences
-from pytest_accel.core.sku import Source
+from pytest_accel.core.sku_types import Source
 from pytest_accel.probes.declare import declaration_of
 
 NOT_STATED = ("its source states no method",)

@@ -8,7 +8,7 @@ from functools import cache
 
 from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
-from pytest_accel.core.metrics import parse
+from pytest_accel.core.metric_name import parse
 from pytest_accel.core.words import did_you_mean
 from pytest_accel.core.yaml_nodes import Located, Mistakes, items_of, nearest
 from pytest_accel.drivers.kernel_messages import LOGGED

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import DATASHEET_DTYPE, Platform, Sku
+from pytest_accel.core.metric_name import parse
+from pytest_accel.core.sku_types import DATASHEET_DTYPE, Platform, Sku
 from pytest_accel.probes.declare import declaration_of, finder_of
 
 ALL_NODES: Final = "fabric.all_reduce"

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku_types import Sku
 from pytest_accel.drivers import registry
 
 NAMED_ONE_BY_ONE = 3

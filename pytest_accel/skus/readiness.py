@@ -10,8 +10,8 @@ from typing import Any
 
 from pytest_accel.core.floor import Floor, floor_in_force
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Platform, Sku
+from pytest_accel.core.metric_name import parse
+from pytest_accel.core.sku_types import Basis, ClassFloor, DeclaredBy, Platform, Sku
 from pytest_accel.core.stats import ENOUGH_ALIKE
 from pytest_accel.core.words import counted
 from pytest_accel.probes.declare import REQUIRED, Declaration, declaration_of, declarations

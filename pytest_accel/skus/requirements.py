@@ -9,7 +9,7 @@ from typing import Any
 from pytest_accel.core.floor import NOTHING_KNOWN
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import NODE, Device
-from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.sku_types import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.stats import ENOUGH_ALIKE
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku_types import Sku
 from pytest_accel.core.yaml_nodes import Located
 
 FIRST = ("sku", "title", "vendor")

@@ -14,7 +14,7 @@ import yaml
 
 from pytest_accel.core import units, versions, yaml_nodes
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.core.sku import DELIVERY, DTYPES, TOPOLOGIES, UNITS, Source
+from pytest_accel.core.sku_types import DELIVERY, DTYPES, TOPOLOGIES, UNITS, Source
 from pytest_accel.core.yaml_nodes import Check, Located, Mistakes, StatedCheck, count, flag, positive, text
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_of

@@ -11,7 +11,7 @@ from pathlib import Path
 from string import Template
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku_types import Sku
 from pytest_accel.core.yaml_nodes import Located, Mistakes
 
 TODO = "TODO"

@@ -12,7 +12,7 @@ from pytest_accel.core.verdict import Result, Verdict, show
 from pytest_accel.core.words import age
 from pytest_accel.judging.causes.findings import Finding
 from pytest_accel.judging.closing.parts import spanned
-from pytest_accel.judging.closing.passive import PassiveResult
+from pytest_accel.judging.closing.passive_result import PassiveResult
 from pytest_accel.run.passive import Checked
 
 WIDTH = 80

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_accel import suite
 from pytest_accel.core.run import Against, Circumstances
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku_types import Sku
 from pytest_accel.core.software import torch_version, versions_of
 from pytest_accel.judging.facts.preconditions import SETTLE_STEP
 from pytest_accel.probes.declare import Declaration
 from pytest_accel.probes.request import Request
-from pytest_accel.run.request import request_of
+from pytest_accel.run.request_completion import request_of
 from pytest_accel.skus.budgets import REPEAT_SECONDS, budget
 from pytest_accel.skus.peaks import why_not_applicable
 from pytest_accel.views.terminal import Line

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pytest_accel.core.floor import Floor
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.method import words
-from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku, Source
+from pytest_accel.core.sku_types import DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus import requirements
 from pytest_accel.skus.readiness import READ, Backing, Readiness

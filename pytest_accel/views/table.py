@@ -11,7 +11,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import LEFT_OUT, NODE, Names, finite
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.sentences import bounds, headline, limit_of, note_of, sentence_of
-from pytest_accel.core.sku import DELIVERY, DeclaredBy, Limit
+from pytest_accel.core.sku_types import DELIVERY, DeclaredBy, Limit
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
 from pytest_accel.core.words import counted, listed, more
 from pytest_accel.judging.causes.findings import Finding, Key

@@ -15,7 +15,7 @@ from pytest_accel.cli.rejudge import judge_again
 from pytest_accel.core import structured
 from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.run import Circumstances
-from pytest_accel.core.sku import Basis
+from pytest_accel.core.sku_types import Basis
 from pytest_accel.core.verdict import Status
 from pytest_accel.run.record import read
 from pytest_accel.run.terms import Terms

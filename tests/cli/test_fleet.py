@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 from support import as_user
-from support.fabrics import ended, transport
+from support.networks import ended, transport
 from support.rows import each_row
 
 from pytest_accel.cli.main import main
-from pytest_accel.core.fabric import Conclusion, Fabric, FabricNode, GroupResult, Report, Round
+from pytest_accel.core.network_run import Conclusion, Fabric, FabricNode, GroupResult, Report, Round
 from pytest_accel.core.run import Launch, Run, RunInfo
 from pytest_accel.core.structured import plain
 from pytest_accel.core.verdict import Closing, Result

@@ -17,7 +17,7 @@ from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import Against, AgainstKind, Circumstances, Run
-from pytest_accel.core.sku import Datasheet, DeclaredBy, Limit, Platform, Sku, Source
+from pytest_accel.core.sku_types import Datasheet, DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.records.differences import judged_otherwise
 from pytest_accel.run import record

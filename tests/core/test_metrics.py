@@ -2,7 +2,7 @@
 
 from support.rows import each_row
 
-from pytest_accel.core.metrics import Metric, parse
+from pytest_accel.core.metric_name import Metric, parse
 
 
 @each_row(

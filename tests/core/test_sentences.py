@@ -17,7 +17,7 @@ from support.rows import each_row
 from pytest_accel.core import reasons, structured
 from pytest_accel.core.reasons import NOTES, Note, Reason
 from pytest_accel.core.sentences import details, headline, note_of, sentence_of
-from pytest_accel.core.sku import Basis, Limit
+from pytest_accel.core.sku_types import Basis, Limit
 from pytest_accel.core.verdict import Comparison, Status, Verdict
 
 GOLDEN = Path(__file__).with_name("sentences.golden")

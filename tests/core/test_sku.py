@@ -6,7 +6,7 @@ from support.made_sku import made
 from support.rows import each_row
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import Figure, Limit, Platform, Source, expected_platform
+from pytest_accel.core.sku_types import Figure, Limit, Platform, Source, expected_platform
 
 
 def device(model: str = "NVIDIA H100 80GB HBM3", driver: str = "nvidia", pci_id: str | None = "10de:2330") -> Device:

@@ -14,7 +14,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
 from pytest_accel.drivers.vendors.amd.driver import AmdDriver
 from pytest_accel.judging.facts.inventory import Discovery, facts
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.simulate.libraries import amdsmi as sim
 from pytest_accel.simulate.libraries import status
 from pytest_accel.simulate.libraries.amdsmi import SmiLibrary, install, mi300x

@@ -15,11 +15,11 @@ import pytest
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.drivers.vendors.cpu.driver import ForeignLoad, before_the_run
 from pytest_accel.judging.facts.telemetry import disturbance, summarise
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 
 BURNS = "while True: pass"
 RESTS = "import time; time.sleep(600)"

@@ -18,7 +18,7 @@ from support.rows import each_row
 
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.drivers.host import DECLARED, HostReader
-from pytest_accel.drivers.host.place import Place, place
+from pytest_accel.drivers.host.host_environment import Place, place
 from pytest_accel.drivers.host.reading import HOST_READERS, answer, needed, read
 
 VIRTUAL = f"{NIC[:-1]}2"

@@ -21,7 +21,7 @@ from pytest_accel.drivers.kernel_messages import SOURCE, find, messages
 from pytest_accel.drivers.sensor import Sensor
 from pytest_accel.judging.facts.error_counters import ReadingWindow
 from pytest_accel.judging.facts.error_reports import Ended, ErrorReports
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.skus import requirements
 
 WINDOWS = [ReadingWindow("matmul.bf16", 0.0, 10.0), ReadingWindow("soak.rate", 10.0, 20.0)]

@@ -11,7 +11,7 @@ from support import shipped
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.messages import Problem
 from pytest_accel.drivers import Hint, NoDriver, pci, pci_only, registry
-from pytest_accel.drivers.host.place import Place
+from pytest_accel.drivers.host.host_environment import Place
 from pytest_accel.drivers.pci_only import PciOnlyDriver
 from pytest_accel.judging.facts import inventory
 from pytest_accel.judging.facts.error_counters import CounterReadings

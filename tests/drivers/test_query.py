@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_accel.core.run import Run
-from pytest_accel.drivers.query import Asker
+from pytest_accel.drivers.library_query import Asker
 from pytest_accel.run import record
 
 

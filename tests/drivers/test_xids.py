@@ -20,7 +20,7 @@ from pytest_accel.drivers import DriverProblem, deadlines, kernel_log, xids
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.facts.error_counters import ReadingWindow
 from pytest_accel.judging.facts.error_reports import Ended, ErrorReports
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.simulate.libraries import never, status
 from pytest_accel.simulate.libraries.nvml import LOST, NvmlLibrary, h100, install
 from pytest_accel.skus import requirements

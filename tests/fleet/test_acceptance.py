@@ -20,7 +20,7 @@ from pytest_accel.core.run import Against, Circumstances, Launch, Run
 from pytest_accel.core.verdict import Waiver
 from pytest_accel.fleet.jobs import run_folder
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, FleetAsked, Submitted
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 
 pytestmark = needs_openssh
 ACCEPTING = node(0).closing

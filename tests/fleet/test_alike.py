@@ -19,12 +19,12 @@ from support.rows import each_row
 
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import DELIVERY, Limit
+from pytest_accel.core.sku_types import DELIVERY, Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.fleet.delivery import alike
 from pytest_accel.fleet.delivery.records import NodeRecord, Rejection
 from pytest_accel.judging.verdicts.history import key_of
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run import summaries
 from pytest_accel.skus import loader
 

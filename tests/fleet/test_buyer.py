@@ -15,7 +15,7 @@ from support.known_good_nodes import closed
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import DeclaredBy
+from pytest_accel.core.sku_types import DeclaredBy
 from pytest_accel.run.record import seal
 from pytest_accel.skus import loader
 

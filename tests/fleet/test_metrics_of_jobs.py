@@ -19,7 +19,7 @@ from pytest_accel.core.printable import printable
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Result
-from pytest_accel.fleet.jobs import ledger, metrics
+from pytest_accel.fleet.jobs import fleet_metrics, ledger
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, FleetAsked, Submitted, save
 from pytest_accel.fleet.jobs.states import NodeResult, State
 from pytest_accel.run.summaries import SUMMARY
@@ -51,7 +51,7 @@ def test_hostile_text_stays_text(hostile: str, tmp_path: Path) -> None:
     told = result()
     nodes = [NodeResult(hostile, each, hostile, replace(told, job=hostile)) for each in State]
     fleet = replace(fleet_of(*nodes, sku=hostile), arguments=(hostile,), id=hostile, created=hostile)
-    families = list(text_string_to_metric_families(metrics.text(fleet, nodes)))
+    families = list(text_string_to_metric_families(fleet_metrics.text(fleet, nodes)))
     labels = {each.labels["sku"] for family in families for each in family.samples}
     assert labels == {printable(hostile)}
 
@@ -61,7 +61,7 @@ def test_a_rejected_node_is_a_series_until_the_ledger_says_that_it_was_drained(t
     nodes = [NodeResult(name, State.REJECTED, "", replace(result(), devices=[device])) for name in ("n1", "n2", "n3")]
 
     def told() -> set[tuple[str, str]]:
-        written = metrics.text(fleet_of(*nodes), nodes, ledger.last(tmp_path))
+        written = fleet_metrics.text(fleet_of(*nodes), nodes, ledger.last(tmp_path))
         found = {each.name: each.samples for each in text_string_to_metric_families(written)}
         return {(each.labels["node"], each.labels["devices"]) for each in found.get("accel_fleet_node_rejected", ())}
 
@@ -83,7 +83,9 @@ def test_a_rejected_node_is_a_series_until_the_ledger_says_that_it_was_drained(t
 
 def samples(fleet: FleetAsked, nodes: list[NodeResult]) -> dict[tuple[str, ...], float]:
     """The samples by name and state."""
-    found = [each for family in text_string_to_metric_families(metrics.text(fleet, nodes)) for each in family.samples]
+    found = [
+        each for family in text_string_to_metric_families(fleet_metrics.text(fleet, nodes)) for each in family.samples
+    ]
     return {(each.name, *filter(None, [each.labels.get("state")])): float(each.value) for each in found}
 
 
@@ -110,7 +112,7 @@ def test_promtool_accepts_the_metrics() -> None:
     if promtool is None:
         pytest.skip("promtool is not installed (Debian: apt-get install prometheus)")
     nodes = one_of_each()
-    written = metrics.text(fleet_of(*nodes, sku='a"\\b'), nodes).encode()
+    written = fleet_metrics.text(fleet_of(*nodes, sku='a"\\b'), nodes).encode()
     checked = subprocess.run([promtool, "check", "metrics"], input=written, capture_output=True, check=False)
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
 

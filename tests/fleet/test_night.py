@@ -17,7 +17,7 @@ from support import fleet_nights, known_good_nodes
 from pytest_accel.cli import main
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Closing, Status, Waiver
-from pytest_accel.fleet.nights import database, questions, store
+from pytest_accel.fleet.nights import database, night_store, questions
 from pytest_accel.fleet.nights.night import Night, look
 from pytest_accel.fleet.nights.queries import PLACES, StoredNights
 from pytest_accel.judging.verdicts.distance import RULES
@@ -59,7 +59,7 @@ def found_in(folder: Path, rows: list[Drawn], places: str = "") -> Night:
     """Write a store of these figures, with a run for each node and night, and look at its last night."""
     place = folder / "store"
     place.mkdir(parents=True)
-    (place / store.ABOUT).write_text(json.dumps({"schema": 1, "simulated": False}))
+    (place / night_store.ABOUT).write_text(json.dumps({"schema": 1, "simulated": False}))
     if places:
         (place / PLACES).write_bytes(places.encode())
     connection = database.connect()
@@ -68,10 +68,10 @@ def found_in(folder: Path, rows: list[Drawn], places: str = "") -> Night:
     connection.execute(f"CREATE TABLE rows AS FROM read_json('{lines}')")
     floats = "CAST(floor AS FLOAT) AS floor, CAST(ceiling AS FLOAT) AS ceiling, CAST(value AS FLOAT) AS value"
     for night in sorted({each["night"] for each in rows}):
-        where = store.folder_of(place, night.isoformat())
+        where = night_store.folder_of(place, night.isoformat())
         where.mkdir()
         tonight = f"SELECT * REPLACE ({floats}) FROM rows WHERE night = DATE '{night}'"  # noqa: S608
-        database.write(connection, f"FROM ({tonight}) {store.SORTED}", where / store.FIGURES)
+        database.write(connection, f"FROM ({tonight}) {night_store.SORTED}", where / night_store.FIGURES)
         runs = f"""
             SELECT any_value(run) AS id, '' AS content, 'r.json' AS record, any_value(night) AS night, node,
                    '{night}T02:00:00+00:00' AS started, '' AS ended, 'finished' AS state, 'ACCEPTED' AS result,
@@ -80,9 +80,9 @@ def found_in(folder: Path, rows: list[Drawn], places: str = "") -> Night:
                    string_agg(DISTINCT uuid, ' ') AS uuids
             FROM ({tonight}) GROUP BY node
         """  # noqa: S608
-        database.write(connection, runs, where / store.RUNS)
+        database.write(connection, runs, where / night_store.RUNS)
     connection.close()
-    with contextlib.closing(StoredNights(place, store.nights(place))) as fleet:
+    with contextlib.closing(StoredNights(place, night_store.nights(place))) as fleet:
         return look(fleet)
 
 

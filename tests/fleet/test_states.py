@@ -14,10 +14,10 @@ from support import data_files
 
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.run import Circumstances, FindingEntry, Run
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Result, Status, Verdict, Waiver
-from pytest_accel.fleet.jobs import drain, report, slurm, submission
+from pytest_accel.fleet.jobs import drain, fleet_report, slurm, submission
 from pytest_accel.fleet.jobs.drain import Failure
 from pytest_accel.fleet.jobs.run_folder import (
     ExpectedNode,
@@ -102,9 +102,9 @@ def test_a_rejected_host_that_was_not_expected_is_shown_and_not_drained() -> Non
         "note: xx: not among the expected nodes; n does not count: it is simulated, which was not asked",
         "note: yy: not among the expected nodes; ACCEPTED 8/8",
     ]
-    for form in (report.text, report.markdown):
+    for form in (fleet_report.text, fleet_report.markdown):
         assert all(line in form(told, found, ",".join) for line in ("not among the expected nodes; REJECTED", *lines))
-    assert report.notes(told) == lines
+    assert fleet_report.notes(told) == lines
     assert not of_all(replace(asked, listed=False), results, [])[1:]
 
 
@@ -260,7 +260,7 @@ def test_an_accepted_node_with_a_run_whose_time_cannot_be_right_is_told() -> Non
     runs = {"n": [result(LATE), result("2999-01-01T00:00:00+00:00", **BAD)]}
     found = of_all(fleet(ExpectedNode("n")), runs, [])
     told = "accepted    n  n does not count: it began in the future, 2999-01-01T00:00:00+00:00"
-    assert report.text(fleet(), found, ",".join).splitlines()[0] == told
+    assert fleet_report.text(fleet(), found, ",".join).splitlines()[0] == told
 
 
 def test_a_damaged_folder_is_of_the_node_that_is_called_so() -> None:
@@ -349,7 +349,7 @@ def test_a_full_queue_is_waited_for_and_other_refusals_are_not() -> None:
 def test_without_a_list_a_report_says_what_it_cannot_know(tmp_path: Path) -> None:
     put(tmp_path / "node1", "node1", EARLY, Status.PASS)
     asked = found(Results(tmp_path))
-    said = report.text(asked, of_all(asked, Results(tmp_path).read(), []), ",".join)
+    said = fleet_report.text(asked, of_all(asked, Results(tmp_path).read(), []), ",".join)
     assert "node1  NOT JUDGED" in said
     assert "a node that left no record is not in this report" in said
 
@@ -417,12 +417,12 @@ def test_a_report_on_any_fleet_fits_a_page() -> None:
     """Ten thousand nodes, each with a reason of its own: every state is still seen."""
     kinds = list(State)
     nodes = [NodeResult(f"n{place}", kinds[place % len(kinds)], f"reason {place}") for place in range(10_000)]
-    lines = report.text(fleet(), nodes, ",".join).splitlines()
-    assert len(lines) <= report.MOST_LINES
+    lines = fleet_report.text(fleet(), nodes, ",".join).splitlines()
+    assert len(lines) <= fleet_report.MOST_LINES
     assert [line for line in lines if line.startswith("accepted")]
     assert all(any(line.startswith(each.value) for line in lines) for each in kinds)
     assert lines[0].startswith("rejected")
-    assert len(report.markdown(fleet(), nodes, ",".join).splitlines()) <= report.MOST_LINES
+    assert len(fleet_report.markdown(fleet(), nodes, ",".join).splitlines()) <= fleet_report.MOST_LINES
 
 
 def test_nodes_with_one_kind_of_reason_share_a_line() -> None:
@@ -431,7 +431,7 @@ def test_nodes_with_one_kind_of_reason_share_a_line() -> None:
     outputs = {1: full.format(1, "z8nwtdno"), 2: full.format(2, "q_ak7orz")}
     nodes = [NodeResult(f"n{at}", State.NO_RESULT, ended, job=str(at), output=said) for at, said in outputs.items()]
     nodes.append(NodeResult("n3", State.NO_RESULT, ended, job="3", output="slurmstepd: error: execve(): Killed"))
-    assert report.text(fleet(), nodes, ",".join).splitlines()[:-1] == [
+    assert fleet_report.text(fleet(), nodes, ",".join).splitlines()[:-1] == [
         f"no result   n1,n2  job {ended}; their output ends: {outputs[1]}",
         f"no result   n3  job 3 {ended}; its output ends: slurmstepd: error: execve(): Killed",
     ]
@@ -440,15 +440,15 @@ def test_nodes_with_one_kind_of_reason_share_a_line() -> None:
 def test_a_forged_reason_stays_in_its_line_and_a_list_of_nodes_is_whole() -> None:
     names = [f"n{place:04}x" for place in range(500)]
     nodes = [NodeResult(name, State.NO_RESULT, "a\nACCEPTED | \x1b[1m") for name in names]
-    line, _ = report.text(fleet(), nodes, ",".join).splitlines()
+    line, _ = fleet_report.text(fleet(), nodes, ",".join).splitlines()
     assert ",".join(names) in line
-    assert "\\|" in report.markdown(fleet(), nodes, ",".join)
+    assert "\\|" in fleet_report.markdown(fleet(), nodes, ",".join)
 
 
 def test_the_report_in_markdown_shows_markup_from_outside_as_text() -> None:
     forged = 'node1"><script>alert(1)</script>'
     asked = replace(fleet(), arguments=(f"-k={forged}",), others=(forged,))
-    lines = report.markdown(asked, [NodeResult(forged, State.NO_RESULT, f"[{forged}](https://x)")], ",".join)
+    lines = fleet_report.markdown(asked, [NodeResult(forged, State.NO_RESULT, f"[{forged}](https://x)")], ",".join)
 
     assert ("<script" in lines, lines.count("&lt;script"), lines.count("]("), lines.count("\\](")) == (False, 4, 1, 1)
 

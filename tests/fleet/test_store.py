@@ -25,8 +25,8 @@ from pytest_accel.core.run import Against, Circumstances, Run
 from pytest_accel.core.verdict import Closing, Status
 from pytest_accel.fleet.nights import database, extract
 from pytest_accel.fleet.nights.night import look
+from pytest_accel.fleet.nights.night_store import nights
 from pytest_accel.fleet.nights.queries import StoredNights
-from pytest_accel.fleet.nights.store import nights
 from pytest_accel.run.record import seal
 
 COMMAND = [f"{as_user.BIN}/pytest-accel", "store", "add"]

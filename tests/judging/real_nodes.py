@@ -19,7 +19,7 @@ from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.facts import inventory
 from pytest_accel.judging.facts.inventory import Discovery
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run.options import Refused
 from pytest_accel.run.terms import Wanted, refuse_divided, sku_of
 from pytest_accel.skus import requirements

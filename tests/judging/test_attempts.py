@@ -7,10 +7,10 @@ import pytest
 
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.verdicts.attempts import RequestAttempts
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 
 SHORT = Measurement("matmul.bf16", "GPU-0", "TFLOPS", 612.4)
 FLOOR = Limit("matmul.bf16", "TFLOPS", floor=672.0, origin="h100-sxm.yaml:20")

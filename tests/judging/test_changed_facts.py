@@ -10,10 +10,10 @@ from support.judged_tables import tabled
 from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.facts.changed_facts import BY_LOAD, COUNTED, WATCHED, FactWatch
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 
 FACTS: dict[str, Any] = {
     **dict.fromkeys(("power_limit_w", "power_limit_requested_w", "power_limit_default_w"), 700.0),

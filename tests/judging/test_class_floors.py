@@ -18,10 +18,10 @@ from support.shipped import load
 from pytest_accel.core.floor import COMPARED, floor_in_force
 from pytest_accel.core.measurement import Measurement, Peak
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.sku_types import Basis, ClassFloor, DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.verdicts.attempts import RequestAttempts, RunAttempts
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.judging.verdicts.smallest_losses import smallest_losses
 from pytest_accel.probes.declare import unit_of
 from pytest_accel.skus import classes, loader, peaks, resolved

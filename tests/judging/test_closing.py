@@ -15,10 +15,10 @@ from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.reasons import Compared, Interval, Note, WrongData
 from pytest_accel.core.run import Against, AgainstKind, Circumstances
-from pytest_accel.core.sku import Basis, ClassFloor, DeclaredBy, Limit, Source
+from pytest_accel.core.sku_types import Basis, ClassFloor, DeclaredBy, Limit, Source
 from pytest_accel.core.verdict import Closing, Result, Status, Verdict, Waiver
 from pytest_accel.judging.closing.line import close
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 
 NAMES = {NODE: NODE, "GPU-0": "gpu0", "GPU-1": "gpu1"}
 METRICS = ("inventory.sku", "matmul.bf16", "stream.copy")

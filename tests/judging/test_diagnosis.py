@@ -13,12 +13,12 @@ from pytest_accel.core.details import ClockLosses, Details, Gauge, TelemetrySumm
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.sentences import sentence_of, words
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.causes import diagnosis
 from pytest_accel.judging.causes.diagnosis import explaining, reason_words, variation
 from pytest_accel.judging.causes.findings import finding_of
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.judging.verdicts.like_devices import Attempts
 
 FACTS: dict[str, Any] = {

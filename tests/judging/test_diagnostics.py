@@ -13,9 +13,9 @@ from support.rows import each_row
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.drivers import registry
-from pytest_accel.drivers.diagnostics import NoReport, Report
+from pytest_accel.drivers.diagnostic_report import NoReport, Report
 from pytest_accel.judging.facts import diagnostics
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 
 TABLES = data_files.tables("judging/diagnostics")
 PUBLISHED = Path(__file__).parents[1] / "real" / "diagnostics"

@@ -15,7 +15,7 @@ from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import Limit, Source, Spread
+from pytest_accel.core.sku_types import Limit, Source, Spread
 from pytest_accel.core.verdict import Closing, Result, Status, Verdict
 from pytest_accel.judging.records.differences import (
     Difference,
@@ -25,7 +25,7 @@ from pytest_accel.judging.records.differences import (
     compare,
     not_comparable,
 )
-from pytest_accel.views import differences as views
+from pytest_accel.views import record_comparison as views
 
 FACTS = {"vbios": "96.00", "ecc": True, "power_limit_w": 700.0, "nvlink_up": 18, "pcie_width": 16}
 SPREAD = Spread(Source("measured", "us", "2026-11"), between_runs=0.002, between_devices=0.004, runs=20)

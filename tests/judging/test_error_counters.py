@@ -19,7 +19,7 @@ from pytest_accel.drivers import DriverProblem, NoAnswer, pci
 from pytest_accel.drivers.sensor import _facts
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.facts.error_counters import CounterReadings, reading
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.simulate.libraries import status
 from pytest_accel.simulate.libraries.nvml import NvmlGpu, NvmlLibrary, h100, install
 from pytest_accel.skus import requirements

@@ -9,7 +9,7 @@ from support.judged_tables import tabled
 
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
-from pytest_accel.core.sku import Datasheet
+from pytest_accel.core.sku_types import Datasheet
 from pytest_accel.judging.causes.evidence import attainable, flops_per_clock, of_clock
 
 GPU = Device("GPU-0", 0, "amd", "a GPU")

@@ -18,7 +18,7 @@ from pytest_accel.core.details import Details, ErrorReport
 from pytest_accel.core.fault_codes import TABLE, of_metric
 from pytest_accel.core.measurement import Device, Measurement, Names
 from pytest_accel.core.reasons import AllAlike, Compared, Note, OtherAlgorithm, WrongData
-from pytest_accel.core.sku import DeclaredBy, Limit
+from pytest_accel.core.sku_types import DeclaredBy, Limit
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_messages import messages

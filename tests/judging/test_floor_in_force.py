@@ -9,9 +9,9 @@ from support import shipped
 from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.reasons import BelowPublished, Note, OtherVersion
-from pytest_accel.core.sku import Basis, ClassFloor, Figure, Limit, Source
+from pytest_accel.core.sku_types import Basis, ClassFloor, Figure, Limit, Source
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 
 THEIRS = Source("published", "them", "2026-11")
 OWN = Limit(

@@ -13,12 +13,12 @@ from support.judged_tables import tabled
 
 from pytest_accel.core.measurement import NODE, Device, Measurement
 from pytest_accel.core.reasons import AllAlike, BehindPast, Note
-from pytest_accel.core.sku import Source, Spread
+from pytest_accel.core.sku_types import Source, Spread
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Result, Status, Verdict
 from pytest_accel.judging.verdicts.background import Background
 from pytest_accel.judging.verdicts.history import History, kept, key, plausible
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run import baseline
 
 Terms = Mapping[str, str]

@@ -22,7 +22,7 @@ from pytest_accel.drivers.host.reading import HOST_READERS, answer
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.drivers.sensor import Machine, Sensor, host_facts
 from pytest_accel.judging.facts.host_counters import HOST_RATES, measured
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run.processes.programs import Processes
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.skus import requirements

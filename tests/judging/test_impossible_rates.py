@@ -1,9 +1,9 @@
 """Rates that are too good to be true are judged by nobody: not accepted, and no device is blamed."""
 
 from pytest_accel.core.measurement import Measurement, Peak
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 
 PEAK = Peak(989.4, "bf16 datasheet peak")
 

@@ -12,10 +12,10 @@ from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.messages import Problem
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.facts.inventory import Discovery, facts, host_fact
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run.processes.sensor_client import SensorClient
 
 H100 = "NVIDIA H100 80GB HBM3"

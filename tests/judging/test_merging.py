@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_accel.core.measurement import Measurement, Trouble
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.verdicts.attempts import RequestAttempts
-from pytest_accel.judging.verdicts.judge import worst
+from pytest_accel.judging.verdicts.judge_attempts import worst
 
 WAIVER = Waiver("matmul.bf16", "agreed", "Ada", date(2027, 1, 1))
 LIMIT = Limit("matmul.bf16", "TFLOPS", floor=672.0)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pytest_accel.core.measurement import Measurement, Names, Trouble
-from pytest_accel.core.sku import Limit, Sku
+from pytest_accel.core.sku_types import Limit, Sku
 from pytest_accel.judging.facts.results import foreseen
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.skus import loader
 from pytest_accel.views.table import table
 

@@ -10,7 +10,7 @@ import pytest
 from support.judged_tables import tabled
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import Platform, expected_platform
+from pytest_accel.core.sku_types import Platform, expected_platform
 from pytest_accel.judging.facts.partitions import refusal
 from pytest_accel.run import terms
 from pytest_accel.run.options import Refused

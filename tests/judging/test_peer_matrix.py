@@ -9,7 +9,7 @@ from support.judged_tables import tabled
 from pytest_accel.core.measurement import Measurement, Names, Trouble
 from pytest_accel.core.messages import Pair
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.causes.peer_matrix import (
     accused,
@@ -19,7 +19,7 @@ from pytest_accel.judging.causes.peer_matrix import (
     fastest,
     seconds_again,
 )
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.probes.peer_copy import rounds
 
 FLOOR = Limit("peer_copy.one_way", "GB/s", floor=0.965 * 400)

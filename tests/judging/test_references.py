@@ -14,11 +14,11 @@ from support.judged_tables import tabled
 from pytest_accel.core.measurement import NODE, Device, Measurement, Trouble
 from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, Cause, Compared, Note
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import DeclaredBy, Limit, Source, Spread
+from pytest_accel.core.sku_types import DeclaredBy, Limit, Source, Spread
 from pytest_accel.core.verdict import Comparison, Status, Verdict
 from pytest_accel.judging.verdicts.attempts import RequestAttempts
 from pytest_accel.judging.verdicts.background import Background
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.judging.verdicts.like_devices import compared, family_of, kind_of
 from pytest_accel.skus import loader
 

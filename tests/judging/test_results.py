@@ -13,11 +13,11 @@ from support.rows import each_row
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.messages import CallTrouble, Outcome
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.facts import results
 from pytest_accel.judging.facts.results import compared, of_alone
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.probes import matmul, soak
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.request import Request

@@ -12,10 +12,10 @@ from support.reasons import worded
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.run import Circumstances, Run
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Closing, Result, Status, Verdict, Waiver
 from pytest_accel.judging.closing.line import close
-from pytest_accel.judging.closing.series import (
+from pytest_accel.judging.closing.series_result import (
     DIRECTLY,
     SeriesRun,
     clock_set,

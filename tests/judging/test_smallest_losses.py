@@ -13,7 +13,7 @@ from support.rows import each_row
 
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, estimate_of
-from pytest_accel.core.sku import ClassFloor, Limit, Spread
+from pytest_accel.core.sku_types import ClassFloor, Limit, Spread
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.verdicts.attempts import RequestAttempts, RunAttempts
 from pytest_accel.judging.verdicts.like_devices import kind_of

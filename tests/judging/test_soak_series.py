@@ -16,11 +16,11 @@ from support.rows import each_row
 
 from pytest_accel.core.details import Details, TelemetrySummary
 from pytest_accel.core.measurement import Measurement, estimate_of
-from pytest_accel.core.sku import Spread
+from pytest_accel.core.sku_types import Spread
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.facts.telemetry import soak_measurements
 from pytest_accel.judging.verdicts.distance import Distance
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.judging.verdicts.references import behind
 from pytest_accel.skus import loader
 

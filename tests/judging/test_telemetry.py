@@ -12,7 +12,7 @@ from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement, Trouble
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.facts.telemetry import (
     SOAK_METRICS,
@@ -23,7 +23,7 @@ from pytest_accel.judging.facts.telemetry import (
     summarise,
     unproven,
 )
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run.telemetry_file import Telemetry
 
 GPU = Device(uuid="GPU-0", index=0, driver="nvidia", model="H100")

@@ -7,7 +7,7 @@ from support import data_files
 from support.rows import each_row
 
 import pytest_accel
-from pytest_accel.core.sku import DeclaredBy, Limit
+from pytest_accel.core.sku_types import DeclaredBy, Limit
 from pytest_accel.plugin.markers import BadMarker, limits_from_marks
 
 TABLES = data_files.tables("plugin/markers")

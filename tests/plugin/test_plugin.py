@@ -16,7 +16,7 @@ from support import as_user, data_files, packaged_suite
 from support.as_user import STUB_TORCH, Ran, write
 
 import pytest_accel
-from pytest_accel.drivers.host.place import place
+from pytest_accel.drivers.host.host_environment import place
 
 TABLES = data_files.tables("plugin/plugin")
 

@@ -14,8 +14,8 @@ pytest.importorskip("torch")
 
 import torch
 
-from pytest_accel.probes.device import collectives
-from pytest_accel.probes.device.collectives import Account, ask_for_account, conf_files, own_settings
+from pytest_accel.probes.device import collective_library
+from pytest_accel.probes.device.collective_library import Account, ask_for_account, conf_files, own_settings
 from pytest_accel.probes.device.rank import Rank
 
 CASES = data_files.tables("probes/collective-accounts")
@@ -93,16 +93,16 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> list[Rank]:
     """Two ranks whose library writes where it is told to."""
     for name in [each for each in os.environ if each.startswith("NCCL_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(collectives, "_home", lambda: Path("/nonexistent"))
+    monkeypatch.setattr(collective_library, "_home", lambda: Path("/nonexistent"))
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    for name in (*collectives.ASKED, collectives.FILE):
+    for name in (*collective_library.ASKED, collective_library.FILE):
         monkeypatch.setenv(name, "")  # so that it is restored
         monkeypatch.delenv(name)
 
     def init(backend: str, rank: int, **_: Any) -> None:
         text = f"AllReduce: {SIZE} Bytes -> Algo RING proto SIMPLE channel{{Lo..Hi}}={{0..3}}" if not rank else ""
         Path(os.environ["NCCL_DEBUG_FILE"]).write_text(f"{LINE}{text}\n{LINE}Channel 0 : 0[0] -> 1[1] via SHM/direct\n")
-        for name in (*collectives.ASKED, collectives.FILE):
+        for name in (*collective_library.ASKED, collective_library.FILE):
             del os.environ[name]  # the other rank is a process of its own
 
     monkeypatch.setattr(torch.distributed, "init_process_group", init)

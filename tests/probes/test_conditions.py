@@ -9,7 +9,7 @@ from support import data_files
 from support.rows import each_row
 
 from pytest_accel import probes
-from pytest_accel.run.request import request_of
+from pytest_accel.run.request_completion import request_of
 
 CASES = data_files.tables("probes/conditions")
 

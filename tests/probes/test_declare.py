@@ -13,7 +13,7 @@ from support import data_files
 from support.rows import each_row
 
 from pytest_accel import probes
-from pytest_accel.core.sku import UNITS
+from pytest_accel.core.sku_types import UNITS
 from pytest_accel.probes.declare import (
     declaration_for,
     declaration_of,

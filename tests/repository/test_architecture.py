@@ -115,7 +115,7 @@ def test_the_process_of_pytest_touches_no_compute_api_and_no_management_library(
     """Both can block for ever on a sick GPU. (YAML is harmless, but slow: not for runs without a SKU.)"""
     code = "import pytest_accel.plugin, pytest_accel.probes"
     assert "yaml" not in imported_by(code)
-    code += ", pytest_accel.run.session, pytest_accel.views.terminal, pytest_accel.views.benchmark"
+    code += ", pytest_accel.run.session, pytest_accel.views.terminal, pytest_accel.views.benchmark_replay"
     assert not {"torch", "pynvml", "psutil", "amdsmi"} & {name.partition(".")[0] for name in imported_by(code)}
 
 

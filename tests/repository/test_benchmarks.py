@@ -16,9 +16,9 @@ from support.data_files import content
 
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Run, RunInfo
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.judging.facts.results import foreseen
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run.record import write
 from pytest_accel.skus import loader
 

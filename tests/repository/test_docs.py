@@ -20,7 +20,7 @@ from pytest_accel import probes
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.reasons import Note
-from pytest_accel.core.sku import ClassFloor, Limit
+from pytest_accel.core.sku_types import ClassFloor, Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_nodes import Located, Mistakes
 from pytest_accel.judging.verdicts.attempts import RequestAttempts

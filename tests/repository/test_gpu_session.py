@@ -22,7 +22,7 @@ import pytest
 from support import packaged_suite, shipped
 from support.rows import each_row
 
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku_types import Sku
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.skus import loader
 from pytest_accel.skus.budgets import budget

@@ -20,7 +20,7 @@ from pytest_accel.cli.main import main
 from pytest_accel.core import yaml_nodes
 from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import Limit, Source
+from pytest_accel.core.sku_types import Limit, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.run import record

@@ -11,7 +11,7 @@ from support import in_process
 from support.shipped import load
 
 from pytest_accel.core.measurement import NODE
-from pytest_accel.core.sku import Basis, Platform, Sku
+from pytest_accel.core.sku_types import Basis, Platform, Sku
 from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.judging.verdicts.like_devices import family_of
 from pytest_accel.simulate.node import SIMULATED_VENDORS

@@ -14,9 +14,9 @@ from support.rows import each_row
 
 from pytest_accel.core.measurement import Device, Measurement, Trouble
 from pytest_accel.core.run import EarlierRecord, Run
-from pytest_accel.core.sku import ClassFloor, DeclaredBy, Limit
+from pytest_accel.core.sku_types import ClassFloor, DeclaredBy, Limit
 from pytest_accel.core.verdict import Closing, Result, Verdict
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run import earlier_records
 from pytest_accel.run.earlier_records import MOST_RECORDS, MOST_SUMMARIES, rejected_before
 from pytest_accel.run.record import FILE, write

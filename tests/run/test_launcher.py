@@ -13,7 +13,7 @@ from support.rows import each_row
 
 from pytest_accel.core.node_name import node_name, other_name
 from pytest_accel.core.run import Launch, Run
-from pytest_accel.drivers.host.place import pseudonym
+from pytest_accel.drivers.host.host_environment import pseudonym
 from pytest_accel.run import earlier_records
 from pytest_accel.run.launcher import SLURM, launch_of
 from pytest_accel.run.processes import environment

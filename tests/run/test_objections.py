@@ -17,7 +17,7 @@ from pytest_accel.cli.main import main
 from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.run import Circumstances, Run
-from pytest_accel.core.sku import Limit, Source, Spread
+from pytest_accel.core.sku_types import Limit, Source, Spread
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.verdicts.attempts import RunAttempts
 from pytest_accel.run import record

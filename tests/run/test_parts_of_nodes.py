@@ -13,10 +13,10 @@ from support.rows import each_row
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import expected_platform
+from pytest_accel.core.sku_types import expected_platform
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.facts.inventory import Discovery, facts
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run import earlier_records
 from pytest_accel.run.options import Refused
 from pytest_accel.run.record import write

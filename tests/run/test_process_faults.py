@@ -17,7 +17,7 @@ import pytest
 from support import as_user, data_files
 from support.as_user import STUB_TORCH, Ran, going, left, processes, write
 
-from pytest_accel.drivers.host.place import place
+from pytest_accel.drivers.host.host_environment import place
 
 TABLES = data_files.tables("run/process_faults")
 

@@ -16,10 +16,10 @@ from support.rows import each_row
 
 from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
 from pytest_accel.core.run import SCHEMA, Run
-from pytest_accel.core.sku import Limit, Source
+from pytest_accel.core.sku_types import Limit, Source
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.judging.verdicts.judge import judge
-from pytest_accel.run import folder_summary, ledger
+from pytest_accel.judging.verdicts.judge_attempts import judge
+from pytest_accel.run import folder_summary, verdict_ledger
 from pytest_accel.run.record import FILE, write
 from pytest_accel.run.summaries import SUMMARY
 
@@ -114,6 +114,6 @@ def test_the_user_has_a_name_where_the_environment_names_none(monkeypatch: pytes
     """As under cron, in a container, or in a prolog."""
     for name in ("USER", "LOGNAME"):
         monkeypatch.delenv(name, raising=False)
-    assert ledger._user() == pwd.getpwuid(os.getuid()).pw_name
+    assert verdict_ledger._user() == pwd.getpwuid(os.getuid()).pw_name
     monkeypatch.setattr(os, "getuid", lambda: 2**31 - 5)
-    assert ledger._user() == str(2**31 - 5)
+    assert verdict_ledger._user() == str(2**31 - 5)

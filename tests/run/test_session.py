@@ -22,7 +22,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.core.messages import CallTrouble, Outcome
 from pytest_accel.core.reasons import Compared, Note
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import DeclaredBy, Limit
+from pytest_accel.core.sku_types import DeclaredBy, Limit
 from pytest_accel.core.verdict import Result, Status
 from pytest_accel.judging.facts import results
 from pytest_accel.probes.declare import declaration_for

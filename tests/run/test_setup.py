@@ -10,7 +10,7 @@ import pytest
 from support import in_process, shipped
 
 from pytest_accel.core.measurement import NODE
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.probes.collectives import OPERATIONS
 from pytest_accel.run.setup import Found

@@ -19,10 +19,10 @@ from pytest_accel.core import clock
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.messages import CallTrouble, Message, Outcome
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.facts.results import per_device
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.probes import matmul
 from pytest_accel.probes.declare import Declaration, declaration_for
 from pytest_accel.probes.request import Request

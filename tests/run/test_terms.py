@@ -9,7 +9,7 @@ from support import data_files, shipped
 from support.rows import each_row
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku_types import Sku
 from pytest_accel.run import terms
 from pytest_accel.run.options import Refused
 from pytest_accel.skus import loader, products, requirements

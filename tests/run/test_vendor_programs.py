@@ -15,7 +15,7 @@ import pytest
 from support import as_user, data_files
 
 from pytest_accel.cli.main import main
-from pytest_accel.drivers.diagnostics import NoReport, Program
+from pytest_accel.drivers.diagnostic_report import NoReport, Program
 from pytest_accel.run import vendor_programs
 
 STANDIN = """#!{python}

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from support.data_files import tables
-from support.fabrics import GB_PER_S, cluster, fault
+from support.networks import GB_PER_S, cluster, fault
 from support.rows import each_row
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.details import RoundKind
-from pytest_accel.core.fabric import Fabric, PlannedRound, Report
+from pytest_accel.core.network_run import Fabric, PlannedRound, Report
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.simulate.cluster import (
     CLUSTER_FAULTS,

@@ -10,7 +10,7 @@ import pytest
 from support import shipped
 from support.data_files import content
 
-from pytest_accel.core.sku import DeclaredBy
+from pytest_accel.core.sku_types import DeclaredBy
 from pytest_accel.simulate.model import rates
 from pytest_accel.simulate.node import SIMULATED_VENDORS, SimulatedNode
 from pytest_accel.skus import classes, loader

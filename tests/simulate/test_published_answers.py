@@ -11,11 +11,11 @@ import pytest
 from support import shipped
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.sku_types import Platform, Sku
 from pytest_accel.core.verdict import Status
 from pytest_accel.drivers import registry
 from pytest_accel.judging.facts.inventory import Discovery, facts
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run.simulation import model
 from pytest_accel.run.terms import Wanted
 from pytest_accel.simulate import management

@@ -10,7 +10,7 @@ from support.rows import each_row
 from support.shipped import load as shipped
 
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku_types import Sku
 from pytest_accel.probes.collectives import OPERATIONS, OTHERS_SIZE
 from pytest_accel.probes.declare import DEFAULT_BUDGETS, Declaration, declaration_for, declaration_of, declarations
 from pytest_accel.skus import loader, requirements

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from support.shipped import load as shipped
 
-from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.sku_types import Platform, Sku
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import loader
 

@@ -11,7 +11,7 @@ from support import shipped
 from support.rows import each_row
 from support.shipped import every as every_sku
 
-from pytest_accel.core.sku import DELIVERY, DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.sku_types import DELIVERY, DeclaredBy, Limit, Platform, Sku
 from pytest_accel.skus import implied, loader, requirements
 
 H100 = shipped.load("h100-sxm")

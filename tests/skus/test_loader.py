@@ -10,10 +10,10 @@ from support.rows import each_row
 from support.shipped import every as every_sku
 
 from pytest_accel.core.measurement import Device, Measurement
-from pytest_accel.core.sku import DeclaredBy, Sku
+from pytest_accel.core.sku_types import DeclaredBy, Sku
 from pytest_accel.core.verdict import Status
 from pytest_accel.core.yaml_nodes import BadFile
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run.terms import Terms
 from pytest_accel.skus import loader, products, requirements
 

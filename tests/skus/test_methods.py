@@ -9,7 +9,7 @@ from support.data_files import content
 from support.rows import each_row
 
 from pytest_accel.core.floor import floor_in_force
-from pytest_accel.core.sku import Basis, Sku
+from pytest_accel.core.sku_types import Basis, Sku
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.probes.declare import declaration_of, declarations
 from pytest_accel.skus import loader, methods

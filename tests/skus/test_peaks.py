@@ -6,7 +6,7 @@ from support.data_files import tables
 from support.made_sku import HGX8, SINGLE, made
 from support.rows import each_row
 
-from pytest_accel.core.sku import Datasheet, Platform
+from pytest_accel.core.sku_types import Datasheet, Platform
 from pytest_accel.skus.peaks import peak, why_not_applicable
 
 ROWS = tables("skus/peaks")

@@ -7,9 +7,9 @@ from support.shipped import load as shipped
 
 from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.measurement import Measurement
-from pytest_accel.core.sku import Basis, Limit
+from pytest_accel.core.sku_types import Basis, Limit
 from pytest_accel.core.verdict import Status, Verdict
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.skus import loader
 
 COLUMNS = ["sku", "platform", "metric", "value", "unit", "source", "exception"]

@@ -8,9 +8,9 @@ from support.rows import each_row
 
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import NODE, Device, Measurement
-from pytest_accel.core.sku import DeclaredBy, Figure, Limit, Platform, Sku, Source
+from pytest_accel.core.sku_types import DeclaredBy, Figure, Limit, Platform, Sku, Source
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run.terms import Terms
 from pytest_accel.skus import requirements
 from pytest_accel.skus.readiness import Readiness, half_not_excluded, required_part

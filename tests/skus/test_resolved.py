@@ -7,7 +7,7 @@ import pytest
 from support import data_files, shipped
 
 from pytest_accel.cli.main import main
-from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.sku_types import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.untrusted import sha256
 from pytest_accel.run.record import sku_entry
 from pytest_accel.run.terms import Terms

@@ -10,7 +10,7 @@ from support.rows import each_row
 
 from pytest_accel.cli import main
 from pytest_accel.core.floor import floor_in_force
-from pytest_accel.core.sku import Basis
+from pytest_accel.core.sku_types import Basis
 from pytest_accel.skus import loader, readiness, requirements
 
 PAGE = Path(__file__).parents[2] / "docs" / "thresholds.md"

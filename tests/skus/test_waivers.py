@@ -15,11 +15,11 @@ from support.rows import each_row
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
 from pytest_accel.core.run import Against, Circumstances
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.judging.closing.line import close
-from pytest_accel.judging.verdicts.judge import judge, worst
+from pytest_accel.judging.verdicts.judge_attempts import judge, worst
 from pytest_accel.skus.waivers import NEVER, Waivers, load, used, waivable
 
 ROWS = tables("skus/waivers")

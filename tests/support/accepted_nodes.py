@@ -11,8 +11,8 @@ from typing import Any
 from pytest_accel.core import untrusted
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Circumstances, Run
-from pytest_accel.core.sku import Limit
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.core.sku_types import Limit
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run.record import TELEMETRY, write
 from pytest_accel.run.terms import Terms
 from support import shipped

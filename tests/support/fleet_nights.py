@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core.run import Against, Circumstances, Run
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.verdicts.attempts import RunAttempts
 from pytest_accel.judging.verdicts.like_devices import value_of

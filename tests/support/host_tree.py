@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.drivers.host.place import Place
+from pytest_accel.drivers.host.host_environment import Place
 from pytest_accel.drivers.host.reading import HOST_READERS, answer
 
 METAL = Place(root=True, container="", machine="")

@@ -42,7 +42,7 @@ from pytest_accel.simulate import amd_node, management
 from pytest_accel.simulate import device as simulated
 from pytest_accel.simulate.libraries import amdsmi, nvml
 from pytest_accel.simulate.model import Model
-from pytest_accel.simulate.sensor import machine
+from pytest_accel.simulate.simulated_sensor import machine
 from support import as_user
 from support.fault_case import Case, Seen
 

@@ -12,7 +12,7 @@ import yaml
 
 from pytest_accel.core.measurement import Device, Measurement, Peak, Trouble
 from pytest_accel.core.reasons import Note, WrongData
-from pytest_accel.core.sku import Limit, Source, Spread
+from pytest_accel.core.sku_types import Limit, Source, Spread
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.records.differences import Direction
 from support.rows import each_row

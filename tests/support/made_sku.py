@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.core.sku import Datasheet, Platform, Sku
+from pytest_accel.core.sku_types import Datasheet, Platform, Sku
 
 HGX8 = Platform("hgx8", 8, pcie={"gb_per_s": 63}, link={"gb_per_s": 450})
 SINGLE = Platform("single", 1)

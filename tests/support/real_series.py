@@ -13,10 +13,10 @@ from typing import cast
 
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import Device, Measurement
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.judging.causes.evidence import with_evidence
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.probes.device.torch_device import ProbeResult
 from pytest_accel.probes.soak import droop, slowest_window
 from pytest_accel.skus import loader

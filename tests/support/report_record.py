@@ -13,7 +13,7 @@ from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.details import Gauge
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import DeclaredBy, Limit, Source
+from pytest_accel.core.sku_types import DeclaredBy, Limit, Source
 from pytest_accel.core.verdict import Closing, Comparison, Result, Status, Verdict, Waiver
 from pytest_accel.run.record import FILE, TELEMETRY, write
 from support.data_files import tables

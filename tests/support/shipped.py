@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku_types import Sku
 from pytest_accel.skus import loader
 
 load = cache(loader.load)

@@ -25,13 +25,13 @@ from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.reasons import Expected
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Closing, Comparison, Result, Status, Verdict
 from pytest_accel.judging.verdicts.attempts import RunAttempts
 from pytest_accel.run import telemetry_file
 from pytest_accel.run.record import names_of, read
 from pytest_accel.views.html import blocks, page, traces
-from pytest_accel.views.html.words import SIGNS
+from pytest_accel.views.html.report_words import SIGNS
 
 HTML = "{http://www.w3.org/1999/xhtml}"
 URLS = ("src", "href", "action", "data", "poster", "srcset", "background", "xlink:href")

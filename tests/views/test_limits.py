@@ -8,7 +8,7 @@ from pathlib import Path
 from support import shipped
 from support.rows import each_row
 
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.sku_types import Limit, Platform, Sku
 from pytest_accel.core.verdict import Status
 
 CHECKOUT = Path(__file__).parents[2]

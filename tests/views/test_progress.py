@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_accel.views import progress
-from pytest_accel.views.progress import TerminalProgress
+from pytest_accel.views import terminal_progress
+from pytest_accel.views.terminal_progress import TerminalProgress
 
 
 class Lines:
@@ -34,7 +34,7 @@ class Lines:
 def test_the_time_that_is_left_in_all(
     left: float, told: str, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
 ) -> None:
-    monkeypatch.setattr(progress, "EVERY", 0.0)
+    monkeypatch.setattr(terminal_progress, "EVERY", 0.0)
     reporter = Lines(pytestconfig)
     shown = TerminalProgress(lambda: reporter)  # type: ignore[arg-type,return-value]
     shown.expect(lambda: left)

@@ -1,9 +1,9 @@
 """The table tells a user's tests apart that share the name of a probe."""
 
 from pytest_accel.core.measurement import Measurement, Names
-from pytest_accel.core.sku import DeclaredBy, Limit
+from pytest_accel.core.sku_types import DeclaredBy, Limit
 from pytest_accel.core.verdict import Verdict
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.views.table import table
 
 

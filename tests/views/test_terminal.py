@@ -16,15 +16,15 @@ from pytest_accel import suite
 from pytest_accel.core.measurement import Device, Measurement, Names, Peak
 from pytest_accel.core.reasons import AllAlike, BehindNeighbours, Cause, Compared, Note
 from pytest_accel.core.run import Against
-from pytest_accel.core.sku import Basis, Limit
+from pytest_accel.core.sku_types import Basis, Limit
 from pytest_accel.core.verdict import Closing, Comparison, Result, Status, Verdict
 from pytest_accel.judging.causes.findings import findings
 from pytest_accel.judging.facts.inventory import Discovery
-from pytest_accel.judging.verdicts.judge import judge
+from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run.setup import Found
 from pytest_accel.run.terms import Terms
 from pytest_accel.views import plan
-from pytest_accel.views.benchmark import Replay, publish
+from pytest_accel.views.benchmark_replay import Replay, publish
 from pytest_accel.views.table import table
 from pytest_accel.views.terminal import (
     closing_lines,

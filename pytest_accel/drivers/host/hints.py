@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.host import told
-from pytest_accel.drivers.host.place import place
+from pytest_accel.drivers.host.host_environment import place
 from pytest_accel.drivers.interface import Hint
 from pytest_accel.drivers.vendor import Vendor
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pytest_accel.drivers.host import Absent, HiddenFact, HostAnswer, fact, matched, maybe, most, number, some, text
 from pytest_accel.drivers.host.hints import on_bus
-from pytest_accel.drivers.host.pci import SWITCHED, accelerators, distance
-from pytest_accel.drivers.host.place import place
+from pytest_accel.drivers.host.host_environment import place
+from pytest_accel.drivers.host.pci_tree import SWITCHED, accelerators, distance
 
 RECOVERIES = ("link_error_recovery",)
 """The counter of the times that a port had to recover its link."""

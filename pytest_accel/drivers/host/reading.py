@@ -15,17 +15,17 @@ from pytest_accel.drivers.host import (
     HiddenFact,
     HostAnswer,
     HostReader,
-    memory,
+    dimms,
+    host_environment,
     nics,
-    pci,
-    place,
+    pci_tree,
     services,
     system,
 )
-from pytest_accel.drivers.host.place import Place
+from pytest_accel.drivers.host.host_environment import Place
 from pytest_accel.drivers.interface import DriverProblem
 
-READERS = (place, system, pci, nics, memory, services)
+READERS = (host_environment, system, pci_tree, nics, dimms, services)
 """The modules that declare readers when they are imported."""
 
 HOST_READERS = {name: DECLARED[name] for name in HOST_FACTS}
@@ -42,7 +42,7 @@ def read(
     root: Path = Path("/"), facts: Mapping[str, HostReader] = HOST_READERS, seconds: float = SECONDS
 ) -> dict[str, Answer]:
     """Return every fact by name, each read in its own thread, after at most `seconds` in total."""
-    environment = place.place(root)
+    environment = host_environment.place(root)
     answers = deadlines.each({name: partial(answer, fact, root, environment) for name, fact in facts.items()}, seconds)
     silent: Answer = {"unreadable": f"the kernel did not answer within {seconds:g} s"}
     return {name: silent if isinstance(result, DriverProblem) else result for name, result in answers.items()}

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from pytest_accel.drivers.host import Absent, HiddenFact, fact, maybe, told
-from pytest_accel.drivers.host.pci import accelerators
-from pytest_accel.drivers.host.place import place
+from pytest_accel.drivers.host.host_environment import place
+from pytest_accel.drivers.host.pci_tree import accelerators
 
 RUNNING, STOPPED = "running", "not running"
 HIDDEN = "the processes of the host are not shown"

@@ -9,7 +9,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.delivery.records import ACCEPTED, OPEN, REJECTED, NodeRecord, place_of
-from pytest_accel.judging.facts.delivery import UNKNOWN, ListState, OnList, standing
+from pytest_accel.judging.facts.packing import UNKNOWN, ListState, OnList, standing
 from pytest_accel.skus.packing_list import Listed, PackingList, same
 
 MOST_NAMED = 16

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_accel.core import structured, untrusted
-from pytest_accel.core.fabric import Fabric
 from pytest_accel.core.measurement import NOT_IN_FILE
+from pytest_accel.core.network_run import Fabric
 from pytest_accel.core.node_name import names_among, nodes_of
 from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.judging.fabric.conclude import conclude
+from pytest_accel.judging.network.conclude import conclude
 from pytest_accel.run import folder_summary, record
 from pytest_accel.run.options import STANDARD
 from pytest_accel.run.record_folder import file_name

@@ -17,7 +17,7 @@ from pytest_accel.fleet.jobs import run_folder, slurm
 from pytest_accel.fleet.jobs.run_folder import JOINT, ExpectedNode, FleetAsked, Submitted
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import MISSING, PENDING, NodeResult
-from pytest_accel.run.fabric.secret import secret_of
+from pytest_accel.run.network.secret import secret_of
 from pytest_accel.run.processes.supervisor import python
 from pytest_accel.run.record_folder import file_name
 

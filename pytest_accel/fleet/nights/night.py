@@ -10,7 +10,7 @@ from typing import Final
 
 from pytest_accel.core import exits
 from pytest_accel.core.summary import FINISHED
-from pytest_accel.fleet.nights import questions, store
+from pytest_accel.fleet.nights import night_store, questions
 from pytest_accel.fleet.nights.queries import StoredNights
 from pytest_accel.fleet.nights.questions import QUESTIONS, Row
 
@@ -73,8 +73,8 @@ class Night:
 
 def window(path: Path, night: str | None, count: int) -> list[str]:
     """Return the nights of a store up to `night` (default: the last one that has begun), at most `count` of them."""
-    nights = store.nights(path)
-    last = night or store.latest().isoformat()
+    nights = night_store.nights(path)
+    last = night or night_store.latest().isoformat()
     if night is not None and night not in nights:
         return [night]  # StoredNights names what is there
     return [name for name in nights if name <= last][-count:]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pytest_accel.core import untrusted
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.fleet.nights import database, store
+from pytest_accel.fleet.nights import database, night_store
 from pytest_accel.fleet.nights.database import literal
 
 VIEWS: Final = Path(__file__).with_name("questions.sql")
@@ -46,15 +46,15 @@ class StoredNights:
     def __init__(self, path: Path, nights: Sequence[str]) -> None:
         """Raise BadFile for a store without these nights, or with a night that cannot be read."""
         self.path, self.nights = path, list(nights)
-        available = store.nights(path)
+        available = night_store.nights(path)
         for night in self.nights:
             if night not in available:
                 raise BadFile(f"{path}: holds no night {night}; its nights are {', '.join(available[-3:]) or 'none'}")
         if not self.nights:
             raise BadFile(f"{path}: holds no night")
-        self.simulated = store.is_simulated(path)
-        self._figures = [store.folder_of(path, night) / store.FIGURES for night in self.nights]
-        self._runs = [store.folder_of(path, night) / store.RUNS for night in self.nights]
+        self.simulated = night_store.is_simulated(path)
+        self._figures = [night_store.folder_of(path, night) / night_store.FIGURES for night in self.nights]
+        self._runs = [night_store.folder_of(path, night) / night_store.RUNS for night in self.nights]
         for file in self._runs:
             if not file.exists():
                 raise BadFile(f"{file}: is missing; add the records of that night again")

@@ -13,13 +13,13 @@ from statistics import fmean
 from pytest_accel.core.details import TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.reasons import Cause
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.stats import deviation
 from pytest_accel.judging.causes import shares as causes
 from pytest_accel.judging.causes.clock_losses import JOINT, SHARE
 from pytest_accel.judging.causes.shares import FULL_CLOCK, POWER_CAP, UNEXPLAINED, USUAL, Shares
 from pytest_accel.judging.facts.telemetry import GaugeName
-from pytest_accel.judging.verdicts.judge import Explain, stored_cause
+from pytest_accel.judging.verdicts.judge_attempts import Explain, stored_cause
 from pytest_accel.judging.verdicts.like_devices import SLOWDOWNS, Attempts
 from pytest_accel.probes.declare import declaration_of
 

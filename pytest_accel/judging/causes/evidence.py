@@ -8,7 +8,7 @@ from dataclasses import replace
 from pytest_accel.core.details import Details, OfClock, TelemetrySummary
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.reasons import Note
-from pytest_accel.core.sku import Datasheet, Sku
+from pytest_accel.core.sku_types import Datasheet, Sku
 from pytest_accel.judging.causes.clock_losses import losses
 from pytest_accel.judging.facts import results, telemetry
 from pytest_accel.judging.facts.telemetry import Reading, summarise

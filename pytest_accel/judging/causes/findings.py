@@ -22,7 +22,7 @@ from pytest_accel.drivers.kernel_messages import known
 from pytest_accel.judging.causes import shares as causes
 from pytest_accel.judging.causes.clock_losses import JOINT
 from pytest_accel.judging.verdicts.attempts import RunAttempts
-from pytest_accel.judging.verdicts.judge import fallen_short
+from pytest_accel.judging.verdicts.judge_attempts import fallen_short
 from pytest_accel.judging.verdicts.like_devices import Attempts
 from pytest_accel.probes.declare import declaration_of
 

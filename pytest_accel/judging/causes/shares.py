@@ -15,7 +15,7 @@ from typing import Any
 
 from pytest_accel.core.details import ClockLosses
 from pytest_accel.core.measurement import Device, Measurement, is_rate, is_time, speed_share
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.stats import ENOUGH_ALIKE
 from pytest_accel.core.units import PCIE_LANE
 from pytest_accel.judging.causes.clock_losses import JOINT

@@ -14,7 +14,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Names, finite
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.sentences import decider, headline, limit_of, words
-from pytest_accel.core.sku import Basis
+from pytest_accel.core.sku_types import Basis
 from pytest_accel.core.verdict import Status, Verdict, Waiver, margin_of, show
 from pytest_accel.core.words import counted, listed, more
 from pytest_accel.probes.declare import REQUIRED

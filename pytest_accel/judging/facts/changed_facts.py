@@ -13,7 +13,7 @@ from typing import Any
 from pytest_accel.core.device_facts import DEVICE_FACTS, NOW
 from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS
 from pytest_accel.core.measurement import Device, Measurement
-from pytest_accel.core.metrics import parse
+from pytest_accel.core.metric_name import parse
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.verdict import show
 from pytest_accel.judging.facts.inventory import Discovery, facts, read

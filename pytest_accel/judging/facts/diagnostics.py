@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from pytest_accel.core.measurement import Device, Measurement, Trouble
 from pytest_accel.core.reasons import Note
-from pytest_accel.core.sku import DeclaredBy, Limit
-from pytest_accel.drivers.diagnostics import Report, TestResult
+from pytest_accel.core.sku_types import DeclaredBy, Limit
+from pytest_accel.drivers.diagnostic_report import Report, TestResult
 
 METRIC, PASS = "diag.vendor", "pass"
 """The metric, and its value for a device that passes."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS, LINKS, Counter, asked_of_all, sane
 from pytest_accel.core.measurement import Device, Measurement, Trouble
-from pytest_accel.core.metrics import parse
+from pytest_accel.core.metric_name import parse
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import CountedEntry
 from pytest_accel.judging.facts import inventory

@@ -12,7 +12,7 @@ from typing import Any
 from pytest_accel.core.details import ErrorReport
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
-from pytest_accel.core.metrics import parse
+from pytest_accel.core.metric_name import parse
 from pytest_accel.core.reasons import Note
 from pytest_accel.drivers import xids
 from pytest_accel.drivers.kernel_log import is_at

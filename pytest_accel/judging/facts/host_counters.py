@@ -12,7 +12,7 @@ from typing import Any
 from pytest_accel.core.fact_metrics import HOUR, Counter
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS, HOST_FACTS
 from pytest_accel.core.measurement import NODE, Measurement, Trouble, Value
-from pytest_accel.core.metrics import parse
+from pytest_accel.core.metric_name import parse
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import HostCountedEntry
 from pytest_accel.drivers.host import some

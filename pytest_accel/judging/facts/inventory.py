@@ -11,7 +11,7 @@ from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Trouble, Value
 from pytest_accel.core.messages import Problem
 from pytest_accel.core.reasons import Note
-from pytest_accel.core.sku import Limit, Sku, is_unknown_part
+from pytest_accel.core.sku_types import Limit, Sku, is_unknown_part
 from pytest_accel.drivers import registry
 from pytest_accel.skus import implied
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.core.sku import WHOLE, Platform, Sku
+from pytest_accel.core.sku_types import WHOLE, Platform, Sku
 from pytest_accel.core.words import listed
 
 Facts = Mapping[str, Any]

@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.reasons import Note
-from pytest_accel.core.sku import Platform, Sku
+from pytest_accel.core.sku_types import Platform, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.probes.declare import PARTS, Declaration
 from pytest_accel.skus.peaks import why_not_applicable

@@ -24,9 +24,9 @@ from pytest_accel.core.measurement import (
 )
 from pytest_accel.core.messages import CallTrouble, Message, Outcome
 from pytest_accel.core.method import AS_FOUND
-from pytest_accel.core.metrics import parse
+from pytest_accel.core.metric_name import parse
 from pytest_accel.core.reasons import Note
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku_types import Sku
 from pytest_accel.core.stats import next_run, significant
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.judging.verdicts.limit import MOST_OF_PEAK

@@ -20,7 +20,7 @@ from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import NODE, Device, Measurement, Names
 from pytest_accel.core.run import EarlierFigure, Past, Run
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import DeclaredBy
+from pytest_accel.core.sku_types import DeclaredBy
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
 from pytest_accel.drivers import registry
 from pytest_accel.judging.verdicts.background import SpreadOf

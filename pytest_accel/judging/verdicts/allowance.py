@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_accel.core.sku import Basis, Limit
+from pytest_accel.core.sku_types import Basis, Limit
 from pytest_accel.core.verdict import Verdict
 
 BEYOND_NOISE = 3.0

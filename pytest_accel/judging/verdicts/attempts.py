@@ -10,10 +10,10 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.verdicts.background import Background, PastOf, SpreadOf, no_past, no_spread
-from pytest_accel.judging.verdicts.judge import Explain, judge, stored_cause
+from pytest_accel.judging.verdicts.judge_attempts import Explain, judge, stored_cause
 from pytest_accel.judging.verdicts.like_devices import Attempts, Kinds, kind_of, like, near
 
 Place = tuple[str, str]

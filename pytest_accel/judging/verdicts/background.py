@@ -8,7 +8,7 @@ from typing import Final
 
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.run import Past
-from pytest_accel.core.sku import Spread
+from pytest_accel.core.sku_types import Spread
 from pytest_accel.judging.verdicts.like_devices import Attempts
 
 SpreadOf = Callable[[str], "Spread | None"]

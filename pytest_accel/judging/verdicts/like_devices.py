@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pytest_accel.core.measurement import NODE, Device, Measurement, finite, is_rate, is_time
-from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import WHOLE
+from pytest_accel.core.metric_name import parse
+from pytest_accel.core.sku_types import WHOLE
 from pytest_accel.drivers import registry
 from pytest_accel.judging.verdicts.distance import Family
 from pytest_accel.probes.declare import declaration_of, finder_of

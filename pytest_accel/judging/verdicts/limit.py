@@ -29,7 +29,7 @@ from pytest_accel.core.reasons import (
     Reason,
     Side,
 )
-from pytest_accel.core.sku import DELIVERY, Basis, Limit
+from pytest_accel.core.sku_types import DELIVERY, Basis, Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.probes.declare import declaration_of
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from pytest_accel.core.fabric import short_rails
 from pytest_accel.core.measurement import Measurement, speed_share
+from pytest_accel.core.network_run import short_rails
 from pytest_accel.core.reasons import AllAlike, Alone, BehindNeighbours, BehindNodes, BehindPast, Note
 from pytest_accel.core.run import EarlierFigure, Past
-from pytest_accel.core.sku import Spread
+from pytest_accel.core.sku_types import Spread
 from pytest_accel.core.stats import ENOUGH_ALIKE
 from pytest_accel.core.verdict import WORST_FIRST, Comparison, Since, Status, Verdict
 from pytest_accel.judging.verdicts.background import Background, between_runs

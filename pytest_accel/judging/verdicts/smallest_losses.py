@@ -16,7 +16,7 @@ from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, is_rate
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import Basis, Spread
+from pytest_accel.core.sku_types import Basis, Spread
 from pytest_accel.core.stats import ENOUGH_ALIKE, student_above
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.verdicts.attempts import RunAttempts

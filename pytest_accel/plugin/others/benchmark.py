@@ -9,7 +9,7 @@ import pytest
 
 from pytest_accel.plugin.stash import REPLAY, measures
 from pytest_accel.run.options import option_words
-from pytest_accel.views.benchmark import Replay, is_replay
+from pytest_accel.views.benchmark_replay import Replay, is_replay
 
 TABLE_OPTIONS = tuple(f"--benchmark-{name}" for name in ("verbose", "sort", "columns", "group-by", "name", "compare"))
 """Options by which a user asks for the table of pytest-benchmark."""

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_accel.core import exits
 from pytest_accel.core.verdict import Result
-from pytest_accel.plugin import screen
+from pytest_accel.plugin import pytest_terminal
 from pytest_accel.plugin.stash import SESSION
 
 
@@ -20,4 +20,4 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
     closing = session.config.stash[SESSION].ledger.record.closing
     if os.environ.get("GITHUB_ACTIONS") == "true" and closing.exit:
         kind, line = ("error", "warning")[closing.exit == exits.NOT_JUDGED], closing.line.replace("%", "%25")
-        screen.write(session.config, [(f"::{kind} title={Result.words(closing.result)}::{line}", "")])
+        pytest_terminal.write(session.config, [(f"::{kind} title={Result.words(closing.result)}::{line}", "")])

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from pytest_accel.core.messages import FastPath
-from pytest_accel.core.sku import MATMUL_DTYPES
+from pytest_accel.core.sku_types import MATMUL_DTYPES
 from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.gemm import Gemm
 from pytest_accel.probes.device.timing import Clock

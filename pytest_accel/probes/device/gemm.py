@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pytest_accel.core.method import AS_FOUND
-from pytest_accel.core.sku import MATMUL_DTYPES
+from pytest_accel.core.sku_types import MATMUL_DTYPES
 from pytest_accel.probes.device import blas, block_formats
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult, main_line
 from pytest_accel.probes.device.timing import Clock, time_once

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_accel.core.details import CollectiveAccount
-from pytest_accel.probes.device import collectives
+from pytest_accel.probes.device import collective_library
 from pytest_accel.probes.device.torch_backend import Backend
 
 HERE = "lo"
@@ -51,12 +51,12 @@ class Rank:
         # by default gloo takes the interface of the host's name, which may resolve to any of many, or to none
         os.environ["GLOO_SOCKET_IFNAME"] = interface
         backend = "gloo" if self.is_cpu else self.backend.collectives()
-        if self._library == collectives.WITH_ACCOUNT and not self._account:
+        if self._library == collective_library.WITH_ACCOUNT and not self._account:
             self._account = account or f"{rendezvous}.rank{rank}"
-            self._no_account = collectives.ask_for_account(
-                os.environ, self._account, collectives.conf_files(os.environ)
+            self._no_account = collective_library.ask_for_account(
+                os.environ, self._account, collective_library.conf_files(os.environ)
             )
-        self._before = collectives.size_of(self._account)
+        self._before = collective_library.size_of(self._account)
         options: dict[str, Any] = {"init_method": f"file://{rendezvous}"}
         if match := _STORE.fullmatch(rendezvous):
             stores = self.torch.distributed
@@ -68,9 +68,9 @@ class Rank:
     @property
     def collectives(self) -> dict[str, Any]:
         """Conditions that name the library of the collectives, and the variables and files that configure it."""
-        settings, files = collectives.own_settings(os.environ), {}
-        if self._library == collectives.WITH_ACCOUNT:
-            files = collectives.conf_files(os.environ)
+        settings, files = collective_library.own_settings(os.environ), {}
+        if self._library == collective_library.WITH_ACCOUNT:
+            files = collective_library.conf_files(os.environ)
         conditions = {"backend": self._library, "environment": settings, "conf_files": files}
         return {name: value for name, value in conditions.items() if value}
 
@@ -84,22 +84,22 @@ class Rank:
 
         `function` is its name in lower case. The ranks have to be in step, so that each has written what it says.
         """
-        if self._library != collectives.WITH_ACCOUNT or self._rendezvous is None:
+        if self._library != collective_library.WITH_ACCOUNT or self._rendezvous is None:
             return {}, CollectiveAccount()
         if self._no_account:
             return {}, CollectiveAccount(absent=self._no_account)
         path = Path(self._account)
         files = path.parent.glob(f"{path.name.rpartition('.rank')[0]}.rank*")
-        return collectives.account_of(files).of_call(function, size)
+        return collective_library.account_of(files).of_call(function, size)
 
     def connections(self) -> Mapping[str, int]:
         """Return the number of this rank's connections in its present group by kind, by the library's own account.
 
         Empty where the library gives none.
         """
-        if self._library != collectives.WITH_ACCOUNT or self._no_account or not self._account:
+        if self._library != collective_library.WITH_ACCOUNT or self._no_account or not self._account:
             return {}
-        return collectives.account_of([Path(self._account)], self._before).connections
+        return collective_library.account_of([Path(self._account)], self._before).connections
 
     def agree(self, value: float) -> float:
         """Return the largest `value` over all ranks."""

@@ -23,7 +23,7 @@ from pytest_accel.core.pipe import Pipe, begin
 from pytest_accel.core.words import did_you_mean
 from pytest_accel.drivers import registry
 from pytest_accel.probes.declare import declaration_for
-from pytest_accel.probes.device import blas, collectives, error_class, fast_paths
+from pytest_accel.probes.device import blas, collective_library, error_class, fast_paths
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
@@ -187,7 +187,7 @@ def _call(message: dict[str, Any], compute: Compute, gate: PipeGate, pipe: Pipe)
     if ranks:
         compute.join(**ranks)
     probe = _import(**message["probe"])
-    declaration, settings = declaration_for(probe), collectives.excusing(compute.collectives) if ranks else []
+    declaration, settings = declaration_for(probe), collective_library.excusing(compute.collectives) if ranks else []
     compute.sustained = declaration.sustained
     try:
         for result in _results(compute.run(probe, message["conditions"]), message["metric"], compute.extra_conditions):

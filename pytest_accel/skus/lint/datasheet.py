@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku_types import Sku
 from pytest_accel.drivers import registry
 from pytest_accel.skus.lint.linted_file import LintedFile, LintMessage, rule
 from pytest_accel.skus.lint.physics import HALF_RATE

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from pytest_accel.core import versions
-from pytest_accel.core.sku import Limit, Sku
+from pytest_accel.core.sku_types import Limit, Sku
 from pytest_accel.core.software import MEANINGS
 from pytest_accel.core.yaml_nodes import Located
 from pytest_accel.probes.declare import declaration_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
-from pytest_accel.core.sku import DeclaredBy, Limit, Platform, Sku
+from pytest_accel.core.sku_types import DeclaredBy, Limit, Platform, Sku
 from pytest_accel.core.yaml_nodes import Located
 
 SEVERITIES = ("error", "warning")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from pytest_accel.core.metrics import parse
-from pytest_accel.core.sku import Limit, Platform, Sku
+from pytest_accel.core.metric_name import parse
+from pytest_accel.core.sku_types import Limit, Platform, Sku
 from pytest_accel.core.units import in_bytes
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus import peaks

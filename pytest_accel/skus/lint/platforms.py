@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pytest_accel.core.sku import Sku
+from pytest_accel.core.sku_types import Sku
 from pytest_accel.core.units import PCIE_LANE
 from pytest_accel.skus.lint.linted_file import LintedFile, LintMessage, rule
 

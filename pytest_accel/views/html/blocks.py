@@ -13,9 +13,9 @@ from statistics import fmean, median, pstdev
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, Names, finite
 from pytest_accel.core.run import Run
-from pytest_accel.core.sku import Basis
+from pytest_accel.core.sku_types import Basis
 from pytest_accel.core.verdict import Verdict, show
-from pytest_accel.views.html.words import meaning
+from pytest_accel.views.html.report_words import meaning
 
 POINTS = 400
 """The largest number of points of a series in a plot."""

@@ -11,13 +11,13 @@ from pytest_accel.core.measurement import LEFT_OUT, Device, Measurement, Names, 
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
-from pytest_accel.core.sku import Limit
+from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Comparison, Status, Verdict, show
 from pytest_accel.judging.causes.findings import Finding, Key
 from pytest_accel.judging.causes.peer_matrix import SHORT, fastest
 from pytest_accel.judging.closing.parts import spanned
 from pytest_accel.run.record import names_of
-from pytest_accel.views.html.words import KINDS, badge, bounds_of, is_fact, why
+from pytest_accel.views.html.report_words import KINDS, badge, bounds_of, is_fact, why
 from pytest_accel.views.table import applies
 
 

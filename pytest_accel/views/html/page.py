@@ -23,7 +23,7 @@ from pytest_accel.judging.causes import peer_matrix
 from pytest_accel.judging.closing.parts import in_short
 from pytest_accel.run import telemetry_file
 from pytest_accel.run.record import findings_of, names_of, places_of
-from pytest_accel.views.html import blocks, figures, traces, words
+from pytest_accel.views.html import blocks, figures, report_words, traces
 from pytest_accel.views.table import demanded, next_run, published_of
 
 if TYPE_CHECKING:
@@ -107,46 +107,46 @@ def _content(record: Run, drawn: traces.Traces | None) -> dict[str, Any]:
         "soaks": traces.summarised(record),
         "plots": plots,
         "matrices": figures.matrices(record, verdicts.names),
-        "conditions": words.conditions(record),
+        "conditions": report_words.conditions(record),
         "data": trusted(data({plot.anchor: plot.data() for plot in all_plots})),
     }
 
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
-    "badge": words.badge,
+    "badge": report_words.badge,
     "bound": lambda limit: demanded(limit, limit.unit),
-    "bounds": words.bounds_of,
-    "by": words.by,
-    "counts": words.counts,
+    "bounds": report_words.bounds_of,
+    "by": report_words.by,
+    "counts": report_words.counts,
     "files": lambda files: [(f"threshold file {name}", f"sha256 {sha256}") for name, sha256 in files.items()],
-    "healthy": words.healthy,
+    "healthy": report_words.healthy,
     "in_short": in_short,
     "margin": margin_of,
     "decisive_margin": decisive_margin,
     "details": details,
     "headline": headline,
-    "meaning": words.meaning,
+    "meaning": report_words.meaning,
     "method": lambda method: ", ".join(f"{label(key)} {value}" for key, value in method.items()),
     "next_run": next_run,
     "number": finite,
-    "only": words.only,
+    "only": report_words.only,
     "percent": "{:.1%}".format,
-    "plain": words.plain,
+    "plain": report_words.plain,
     "published": published_of,
     "sentence": sentence_of,
     "rank": lambda verdict: WORST_FIRST.index(verdict.status),
-    "seconds": words.seconds,
+    "seconds": report_words.seconds,
     "show": lambda value, unit="": show(value, unit),
-    "simulated": words.simulated,
-    "tally": words.tally,
-    "time": words.time_of,
+    "simulated": report_words.simulated,
+    "tally": report_words.tally,
+    "time": report_words.time_of,
     "tint": figures.tint,
     "variation": blocks.variation,
-    "why": words.why,
+    "why": report_words.why,
 }
 """The functions that a template calls for a text or a number."""
 CONSTANTS = {
-    "meanings": words.MEANINGS,
+    "meanings": report_words.MEANINGS,
     "points": blocks.POINTS,
     "shortest": peer_matrix.SHORT,
     "counted": traces.COUNTED,
@@ -196,7 +196,7 @@ def environment(*packages: str) -> Environment:
     )
     jinja.filters.update(FILTERS)
     jinja.globals.update(CONSTANTS)
-    jinja.tests["fact"] = words.is_fact
+    jinja.tests["fact"] = report_words.is_fact
     return jinja
 
 

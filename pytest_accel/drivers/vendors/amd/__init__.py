@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers.diagnostics import Diagnostic, Program
+from pytest_accel.drivers.diagnostic_report import Diagnostic, Program
 from pytest_accel.drivers.vendor import DISPLAY_OTHER, PROCESSING, TorchKind, Vendor, importing
 from pytest_accel.drivers.vendors.amd import agfhc
 from pytest_accel.drivers.visibility import Visibility, address_of, bus_place, entries

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_accel.core.printable import printable
-from pytest_accel.drivers.diagnostics import MOST, NoReport, Outcome, Report, TestResult
+from pytest_accel.drivers.diagnostic_report import MOST, NoReport, Outcome, Report, TestResult
 
 OUTCOMES: Mapping[str, Outcome] = {"passed": "pass", "skipped": "skip", "failed": "pass"}
 """The outcome of a state for the devices that the subject does not name. A test that is queued was never begun."""

@@ -15,7 +15,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import deadlines
 from pytest_accel.drivers.idle import in_use
 from pytest_accel.drivers.interface import Driver, DriverProblem, NoLibrary, Reading
-from pytest_accel.drivers.query import LibraryCall, Table
+from pytest_accel.drivers.library_query import LibraryCall, Table
 from pytest_accel.drivers.vendors.amd import identity, library, links, memory, power, throttle
 from pytest_accel.drivers.vendors.amd.query import SmiAsker, message_of, value
 

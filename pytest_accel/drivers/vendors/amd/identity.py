@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_accel.drivers.query import Answerer, LibraryCall, Refusal, Table, named
+from pytest_accel.drivers.library_query import Answerer, LibraryCall, Refusal, Table, named
 from pytest_accel.drivers.vendors.amd.query import absent, number, value
 
 ASIC, BOARD, ENUMERATION = "amdsmi_get_gpu_asic_info", "amdsmi_get_gpu_board_info", "amdsmi_get_gpu_enumeration_info"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_accel.drivers import pci
-from pytest_accel.drivers.query import Answerer, LibraryCall, Table, named
+from pytest_accel.drivers.library_query import Answerer, LibraryCall, Table, named
 from pytest_accel.drivers.vendors.amd.query import absent, value
 
 INFO = "amdsmi_get_pcie_info"

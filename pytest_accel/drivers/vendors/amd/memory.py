@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pytest_accel.drivers.query import Asker, LibraryCall, Table
+from pytest_accel.drivers.library_query import Asker, LibraryCall, Table
 from pytest_accel.drivers.vendors.amd.query import value
 
 TOTAL, PAGES, FEATURES = (

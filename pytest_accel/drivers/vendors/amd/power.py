@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.drivers.query import LIMITS_THAT_CHANGE, Answerer, LibraryCall, Table, part
+from pytest_accel.drivers.library_query import LIMITS_THAT_CHANGE, Answerer, LibraryCall, Table, part
 from pytest_accel.drivers.vendors.amd.query import absent, is_absent, value
 
 CAP, CLOCK, HEAT = "amdsmi_get_power_cap_info", "amdsmi_get_clock_info", "amdsmi_get_temp_metric"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pytest_accel.drivers.query import Answerer, Asker, LibraryCall, Refusal
+from pytest_accel.drivers.library_query import Answerer, Asker, LibraryCall, Refusal
 
 UNSUPPORTED = (2, 3)
 """AMDSMI_STATUS_NOT_SUPPORTED and AMDSMI_STATUS_NOT_YET_IMPLEMENTED (amdsmi.h)."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_accel.core.clock_events import ClockEvent
-from pytest_accel.drivers.query import Answerer, LibraryCall, Table
+from pytest_accel.drivers.library_query import Answerer, LibraryCall, Table
 from pytest_accel.drivers.vendors.amd.power import METRICS, VIOLATIONS
 from pytest_accel.drivers.vendors.amd.query import absent, is_absent, value
 

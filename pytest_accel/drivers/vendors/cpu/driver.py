@@ -13,7 +13,7 @@ import psutil
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers.host import cpus_of, told
-from pytest_accel.drivers.host.place import pseudonym
+from pytest_accel.drivers.host.host_environment import pseudonym
 from pytest_accel.drivers.interface import Driver, Reading
 
 IDLE_SHARE = 0.1

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers.diagnostics import Diagnostic, Program
+from pytest_accel.drivers.diagnostic_report import Diagnostic, Program
 from pytest_accel.drivers.vendor import DISPLAY_3D, VGA, TorchKind, Vendor, importing
 from pytest_accel.drivers.vendors.nvidia import dcgmi
 from pytest_accel.drivers.visibility import Visibility

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pytest_accel.core.printable import printable
-from pytest_accel.drivers.diagnostics import MOST, NoReport, Outcome, Report, TestResult
+from pytest_accel.drivers.diagnostic_report import MOST, NoReport, Outcome, Report, TestResult
 
 NAME = "DCGM (?:GPU )?Diagnostic"
 BEGINS = re.compile(rf'\{{\s*"{NAME}"\s*:')

@@ -15,7 +15,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import deadlines
 from pytest_accel.drivers.idle import in_use
 from pytest_accel.drivers.interface import Driver, DriverProblem, NoLibrary, Reading
-from pytest_accel.drivers.query import Asker, LibraryCall
+from pytest_accel.drivers.library_query import Asker, LibraryCall
 from pytest_accel.drivers.vendors.nvidia import identity, links, memory, power
 from pytest_accel.drivers.vendors.nvidia.query import NvmlAsker, text
 

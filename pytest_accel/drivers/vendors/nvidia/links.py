@@ -6,7 +6,7 @@ import uuid
 from functools import cache
 from typing import Any
 
-from pytest_accel.drivers.query import Answerer, Asker, LibraryCall, Table, named, scaled
+from pytest_accel.drivers.library_query import Answerer, Asker, LibraryCall, Table, named, scaled
 from pytest_accel.drivers.vendors.nvidia.query import Field, text
 
 PCIE: Table = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_accel.drivers.query import Answerer, LibraryCall, Table, named
+from pytest_accel.drivers.library_query import Answerer, LibraryCall, Table, named
 from pytest_accel.drivers.vendors.nvidia.query import Field
 
 RECOVERY = {

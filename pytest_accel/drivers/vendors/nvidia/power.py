@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_accel.core.clock_events import ClockEvent
-from pytest_accel.drivers.query import LIMITS_THAT_CHANGE, Answerer, LibraryCall, Table, part, scaled
+from pytest_accel.drivers.library_query import LIMITS_THAT_CHANGE, Answerer, LibraryCall, Table, part, scaled
 from pytest_accel.drivers.vendors.nvidia.query import Field
 
 _SLOWDOWN_FIELDS: tuple[tuple[tuple[int, int], tuple[int, ...]], ...] = (

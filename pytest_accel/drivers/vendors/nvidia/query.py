@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_accel.drivers.interface import DriverProblem
-from pytest_accel.drivers.query import Answerer, Asker, Refusal, Table, as_it_is, or_raise, sources_of
+from pytest_accel.drivers.library_query import Answerer, Asker, Refusal, Table, as_it_is, or_raise, sources_of
 
 UPGRADE = "upgrade nvidia-ml-py"
 """The remedy for a wrapper that is too old."""
