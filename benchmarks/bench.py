@@ -89,7 +89,7 @@ class Bench:
         return estimate_rate(self.sample(work, operations / 1e12, "TFLOPS", seconds).samples).mean
 
     def probe(self, probe: Callable[..., Any], seconds: float, **conditions: Any) -> ProbeResult:
-        """What a probe of the package finds in so many (scaled) seconds; of several findings the first."""
+        """What a probe of the package finds in so many (scaled) seconds; of several results the first."""
         self.device.seconds = self.scaled(seconds)
         found = self.device.run(probe, conditions)
         return found[0] if isinstance(found, list) else found  # type: ignore[no-any-return]

@@ -67,7 +67,7 @@ def main() -> None:
             output = Path(folder) / f"delivery.{form}"
             began = time.monotonic()
             words = ["-c", RUN, "fleet", "report", f"{folder}/records", "--acceptance"]
-            words += [f"--expect={folder}/delivery.csv"]
+            words += [f"--packing-list={folder}/delivery.csv"]
             done = subprocess.run(
                 [sys.executable, *words, f"--format={form}", f"--output={output}"],
                 check=False,

@@ -37,7 +37,7 @@ def draw(folder: Path, nodes: int, nights: int) -> None:
     folder.mkdir(parents=True)
     (folder / night_store.ABOUT).write_text(json.dumps({"schema": night_store.SCHEMA, "simulated": False}))
     places = [f"node{each:05},r{each // RACK:02},{'AB'[each // RACK % 2]}" for each in range(nodes)]
-    (folder / "places.csv").write_text("node,rack,feed\n" + "\n".join(places) + "\n")
+    (folder / "locations.csv").write_text("node,rack,feed\n" + "\n".join(places) + "\n")
     db = database.connect()
     db.execute("SELECT setseed(0.18)")
     db.execute("CREATE TABLE metrics (metric VARCHAR, unit VARCHAR, centre DOUBLE, spread DOUBLE, family VARCHAR)")
@@ -128,7 +128,7 @@ def answers(name: str, rows: list[dict[str, Any]]) -> set[str]:
         return {row["metric"].split(".")[0].replace("_all", "") for row in rows}
     if name == "doubled":
         return {row["name"][:3] if row["what"] == "UUID" else row["name"] for row in rows}
-    key = {"unlike": "node", "missing_nights": "night"}.get(name, "place")
+    key = {"unlike": "node", "missing_nights": "night"}.get(name, "location")
     return {str(row[key]) for row in rows}
 
 
@@ -151,7 +151,7 @@ def main() -> None:
     status, cpu, memory = done.stderr.split()[-3:]
     seconds = time.perf_counter() - start
     print(f"store show: exit {status}, {seconds:.1f} s, {float(cpu):.1f} s of processor, {float(memory):.0f} MB")
-    findings = json.loads(done.stdout)["findings"]
+    findings = json.loads(done.stdout)["anomalies"]
     for name, rows in findings.items():
         found, planted = answers(name, rows), EXPECTED.get(name, set())
         if found or planted:
@@ -160,7 +160,7 @@ def main() -> None:
             print(f"{name:16} {'; '.join(words)}")
     for row in findings["behind"][:12]:
         since, also = row["since"], len(row["also"])
-        print(f"  {row['what']} {row['place']}: {row['metric']} {-row['lost']:.1%} since {since}, also {also}")
+        print(f"  {row['what']} {row['location']}: {row['metric']} {-row['lost']:.1%} since {since}, also {also}")
 
 
 if __name__ == "__main__":

@@ -220,10 +220,10 @@ def _of_fleet(question: str, fleet: StoredNights) -> Any:
     night = look(fleet)
     return {
         name: [
-            (number(row) if row.get("serial") else row.get("place", ""), row.get("metric"), *row.get("also", ()))
+            (number(row) if row.get("serial") else row.get("location", ""), row.get("metric"), *row.get("also", ()))
             for row in rows
         ]
-        for name, rows in night.findings.items()
+        for name, rows in night.anomalies.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Counts the rounds that a fabric run needs, and the nodes that it misses or blames wrongly, on simulated clusters.
+"""Counts the rounds that a network run needs, and the nodes that it misses or blames wrongly, on simulated clusters.
 
     python benchmarks/network_rounds.py                     # 64 to 10,000 nodes, an hour and a half on one core
     python benchmarks/network_rounds.py --nodes 64 --runs 20
@@ -17,7 +17,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from pytest_accel.core.network_run import NAMED, Fabric
+from pytest_accel.core.network_run import NAMED, NetworkRun
 from pytest_accel.core.verdict import Result
 from pytest_accel.simulate.cluster import SECONDS, ClusterFault, SimulatedCluster, run_simulated
 from pytest_accel.skus import loader
@@ -42,10 +42,10 @@ class Row:
     counts: Counter[str] = field(default_factory=Counter)
     words: Counter[str] = field(default_factory=Counter)
 
-    def add(self, run: Fabric, bad: set[int], leaf: set[int], seconds: float) -> None:
+    def add(self, run: NetworkRun, bad: set[int], leaf: set[int], seconds: float) -> None:
         """Count one run, with the nodes that are bad and those behind the slow leaf switch."""
         found = run.conclusion
-        named = {place for place, each in enumerate(found.findings) if each.found in NAMED}
+        named = {place for place, each in enumerate(found.nodes) if each.found in NAMED}
         self.counts += Counter(missed=len(bad - named), blamed=len(named - bad), paths=len(found.paths))
         self.counts["whole"] += [set(each) for each in found.islands] == ([leaf - bad] if leaf else [])
         self.words[Result.words(found.closing.result)] += 1
@@ -67,7 +67,7 @@ def row(nodes: int, bad: int, by: float, runs: int, *, slow_leaf: bool) -> Row:
             "drawn", SKU, SKU.name, platform, nodes, GB_PER_S, 8, LEAF, seed=rng.randrange(2**32), faults=tuple(faults)
         )
         began = time.process_time()
-        run = run_simulated(cluster, Fabric((), floor=FLOOR * GB_PER_S))
+        run = run_simulated(cluster, NetworkRun((), floor=FLOOR * GB_PER_S))
         behind = set(range(leaf * LEAF, (leaf + 1) * LEAF)) if slow_leaf else set()
         found.add(run, set(places), behind, time.process_time() - began)
     return found

@@ -50,10 +50,10 @@ def made(folder: Path) -> str:
     (folder / "signers").write_text(f"acceptance@supplier.example {(folder / 'key.pub').read_text()}")
     for name, text in NODES.items():
         (folder / f"{name}.yaml").write_text(text + "\n")
-        words = ["pytest", f"--accel-simulate={name}.yaml", "--accel-level=quick", "--accel-expect=delivery.csv"]
+        words = ["pytest", f"--accel-simulate={name}.yaml", "--accel-level=quick", "--accel-packing-list=delivery.csv"]
         ran(folder, ["-m", *words, f"--accel-output=records/{name}", "--accel-sign=key"], name=name)
     command = "import sys; from pytest_accel.cli.main import main; sys.exit(main())"
-    words = ["fleet", "report", "records", "--acceptance", "--expect=delivery.csv", "--allowed-signers=signers"]
+    words = ["fleet", "report", "records", "--acceptance", "--packing-list=delivery.csv", "--allowed-signers=signers"]
     return ran(folder, ["-c", command, *words, "--name=order 4711"])
 
 

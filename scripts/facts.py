@@ -35,7 +35,7 @@ def _asked(*tables: Table) -> dict[str, str]:
 
 
 NVML: Mapping[str, str] = {
-    **_asked(nv_identity.PRODUCT, nv_identity.PLACE, nv_identity.FIRMWARE, nv_identity.SETTINGS),
+    **_asked(nv_identity.PRODUCT, nv_identity.POSITION, nv_identity.FIRMWARE, nv_identity.SETTINGS),
     **_asked(nv_memory.ERRORS, nv_memory.REPAIRS, nv_links.PCIE, nv_links.FABRIC, nv_power.LIMITS, nv_power.PROCESSES),
     **_asked(nv_power.reading("")),
     "compute_units": "nvmlDeviceGetNumGpuCores, nvmlDeviceGetCudaComputeCapability",
@@ -51,7 +51,7 @@ NVML: Mapping[str, str] = {
 """The functions and fields that NVIDIA's driver asks for each fact, also for those made of several answers. The
 slowdown counters have the names of driver 580.95."""
 AMDSMI: Mapping[str, str] = {
-    **_asked(identity.PRODUCT, identity.PLACE, identity.FIRMWARE, identity.SETTINGS, memory.ERRORS, memory.REPAIRS),
+    **_asked(identity.PRODUCT, identity.POSITION, identity.FIRMWARE, identity.SETTINGS, memory.ERRORS, memory.REPAIRS),
     **_asked(links.PCIE, links.XGMI, power.LIMITS, power.PROCESSES, power.READING, throttle.NOW),
     "pci_id": "",  # a field of the device alone
     "visible_as": "amdsmi_get_gpu_enumeration_info, amdsmi_get_gpu_asic_info",

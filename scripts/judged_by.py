@@ -43,12 +43,12 @@ WRONG = {"products": "wrong product", "copies": "wrong copy", "stores": "wrong w
 NOTHING = {
     "host_copy.pcie_gen": "the cause of a slow copy; health and inventory judge the link at rest",
     "host_copy.pcie_width": "the cause of a slow copy; health and inventory judge the link at rest",
-    "fabric.all_reduce": "of all good nodes together; fabric.json judges it, and no node is to blame",
+    "network.all_reduce": "of all good nodes together; network.json judges it, and no node is to blame",
     "diag.vendor": "a file of the buyer's requires it, or an output is given; no shipped file does",
     "ddp.step_ms": "of the node, which has no neighbour; nobody publishes a time of our model",
 }
 """The reason for each metric that nothing judges."""
-READ_ONCE = frozenset(GROUPS["Identity and place"]) | {
+READ_ONCE = frozenset(GROUPS["Identity and position"]) | {
     "memory_numa_node",
     "virtualization",
     "confidential",
@@ -68,7 +68,7 @@ READ_ONCE = frozenset(GROUPS["Identity and place"]) | {
 """The facts that no driver reads after discovery, since they do not change while the node is up."""
 
 UNJUDGED = {
-    "Identity and place": "names the part or its place",
+    "Identity and position": "names the part or its position",
     "Versions": "a version that nobody publishes a limit for",
     "Settings and limits": "tells a setting that is judged otherwise, or a limit that the device keeps by itself",
     "Memory and repairs": "part of a total, or of a repair, that is judged",

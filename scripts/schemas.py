@@ -135,7 +135,7 @@ def record() -> Schema:
     """Return the schema of a record. Keys that have a default are not required: some are left out."""
     definitions: dict[str, Schema] = {"number": NUMBER}
     of_hint(Run, definitions)
-    _limits_by_place(definitions)
+    _limits_by_position(definitions)
     return {
         "$schema": DIALECT,
         "title": "pytest_accel record",
@@ -144,7 +144,7 @@ def record() -> Schema:
     }
 
 
-def _limits_by_place(definitions: dict[str, Schema]) -> None:
+def _limits_by_position(definitions: dict[str, Schema]) -> None:
     """Hold the limits in a list of the record, to which the verdicts refer, as `record.content` writes them."""
     text = "Every limit of the verdicts, once."
     definitions["Run"]["properties"]["limits"] = {

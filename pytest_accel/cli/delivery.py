@@ -16,7 +16,7 @@ from pytest_accel.run.options import AUTO
 from pytest_accel.run.terms import Wanted
 from pytest_accel.skus import packing_list
 
-OPTIONS = ("expect", "sku", "allowed_signers", "nonce", "revoked", "name")
+OPTIONS = ("packing_list", "sku", "allowed_signers", "nonce", "revoked", "name")
 """The options that are for the document alone."""
 DESCRIPTION = """With --acceptance, the document of a whole delivery, from the records in the folder at any depth: what
 is accepted, rejected, not judged and missing, who signed it, which boards are twice or in another node than listed,
@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = group.add_argument
     add("--acceptance", action="store_true", help="write the document of a whole delivery (docs/delivery.md)")
     text = "the packing list: a CSV table with the column serial"
-    add("--expect", metavar="FILE", type=Path, help=text)
+    add("--packing-list", metavar="FILE", type=Path, help=text)
     text = "the SKU, or threshold file, to judge by (default: the shipped file of the SKU of each record)"
     add("--sku", metavar="NAME|FILE", default="", help=text)
     verify.arguments(group)

@@ -281,7 +281,7 @@ def _continued(fleet: FleetAsked, args: argparse.Namespace, folder: Path) -> Fle
     The command line that began it may be given again; another one raises BadFile.
     """
     if fleet.joint:
-        raise BadFile(f"--output: {folder} holds a 'fleet fabric', which is not continued; name a new folder")
+        raise BadFile(f"--output: {folder} holds a 'fleet network', which is not continued; name a new folder")
     names = [node.name for node in fleet.expected]
     arguments = (*QUIET, *args.pytest)
     differences = (

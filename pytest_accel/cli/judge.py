@@ -43,7 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     option("--platform", metavar="NAME", help="the platform to judge by (default: that of the record)")
     option("--level", choices=LEVELS, help="the level whose limits are required (default: that of the record)")
     option(
-        "--expect",
+        "--packing-list",
         metavar="FILE",
         type=Path,
         help="the packing list to judge a record by: a CSV table with the column serial (default: that of the run)",
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
         _close(replace(old.closing, line=f"{rejudge.AGAIN} {old.closing.line}"), new, full=args.verbose)
         return exits.NOT_JUDGED
     _close(new.closing, new, full=args.verbose)
-    findings, locations = record.findings_of(new), record.places_of(new)
+    findings, locations = record.findings_of(new), record.locations_of(new)
     screen.show(next_steps(findings, new.verdicts, names, locations, full=args.verbose))
     if args.output:
         screen.show([(f"record: {_write(new, old, path, args.output)}", "")])
@@ -119,12 +119,12 @@ def _terms(old: Run, args: argparse.Namespace) -> tuple[Terms, PackingList | Non
     selection = Wanted(name, args.platform or AUTO, args.level, "--")
     sku = selection.named(on_hardware=not old.info.get("simulated"))
     terms = rejudge.terms_of(selection, sku, old)
-    boards = boards_of(args.expect, "--expect")
+    boards = boards_of(args.expect, "--packing-list")
     if sku is None:
         if args.sku:
             raise Refused(f"--sku={name}: name a SKU ('pytest-accel sku list' shows them) or a threshold file")
         if boards:
-            raise Refused("--expect: the record names no SKU, and without one nothing is judged; add --sku")
+            raise Refused("--packing-list: the record names no SKU, and without one nothing is judged; add --sku")
         terms = replace(terms, platform=Platform(str(old.info.get("platform")), None))
     return replace(terms, named=bool(args.sku)), boards
 

@@ -23,7 +23,7 @@ from pytest_accel.judging.facts import diagnostics, packing
 from pytest_accel.judging.facts.inventory import Discovery, facts
 from pytest_accel.judging.facts.preconditions import skip_verdict
 from pytest_accel.judging.facts.telemetry import SOAK_METRICS
-from pytest_accel.judging.verdicts.attempts import Place, RunAttempts
+from pytest_accel.judging.verdicts.attempts import MetricKey, RunAttempts
 from pytest_accel.judging.verdicts.history import kept_in
 from pytest_accel.judging.verdicts.smallest_losses import of_run
 from pytest_accel.probes.declare import conditions_of, declaration_of
@@ -60,7 +60,7 @@ def judge_again(record: Run, terms: Terms, boards: PackingList | None = None) ->
     diagnosed = any(measurement.metric == diagnostics.METRIC for measurement in record.measurements)
     terms = replace(terms, devices=tuple(record.devices), listed=names_nodes, diagnosed=diagnosed)
     judge = _Again(record, terms, terms.required)
-    verdicts = [verdict for key in _places(record) for verdict in judge.verdicts(key)]
+    verdicts = [verdict for key in _keys(record) for verdict in judge.verdicts(key)]
     circumstances = _circumstances(record, terms)
     metrics = {measurement.metric for measurement in record.measurements}
     sensitivity = of_run(replace(record, verdicts=verdicts), terms.spread_of)
@@ -124,7 +124,7 @@ class _Again:
             attempts = self.attempts.measured.get((fact.metric, fact.subject), [])
             attempts[:] = [replace(attempt, value=fact.value) for attempt in attempts]
 
-    def verdicts(self, key: Place) -> list[Verdict]:
+    def verdicts(self, key: MetricKey) -> list[Verdict]:
         """Return the verdicts on a metric of a subject: one for each limit on it, or one without a limit."""
         old = self.before.get(key, [])
         if not old and key[0].startswith("host.") and key[0] not in self.limits:
@@ -137,7 +137,7 @@ class _Again:
             pairs.append((limit, next((verdict for verdict in old if not _by_marker(verdict)), None)))
         return [_waived(self._verdict(key, limit, verdict), verdict) for limit, verdict in pairs]
 
-    def _verdict(self, key: Place, limit: Limit | None, old: Verdict | None) -> Verdict:
+    def _verdict(self, key: MetricKey, limit: Limit | None, old: Verdict | None) -> Verdict:
         terms, attempts = self.terms, of_then(self.attempts.measured.get(key, []), old)
         declaration = declaration_of(key[0])
         fact = declaration is not None and declaration.fact
@@ -151,7 +151,7 @@ class _Again:
             return _unmeasured(key, limit, Note("other_conditions", reason))
         return self.attempts.verdict(key, limit, [self._peaked(attempt) for attempt in attempts])
 
-    def _not_measured(self, key: Place, limit: Limit | None, old: Verdict | None) -> Verdict:
+    def _not_measured(self, key: MetricKey, limit: Limit | None, old: Verdict | None) -> Verdict:
         """Return the old verdict on something that was not measured, or UNMEASURED if a limit requires it now."""
         required = limit is not None and limit.required
         if old is not None and (not required or old.status is Status.UNMEASURED):
@@ -167,7 +167,7 @@ class _Again:
         return replace(measurement, peak=Peak(*peak) if peak else None)
 
 
-def _places(record: Run) -> list[Place]:
+def _keys(record: Run) -> list[MetricKey]:
     """Return the keys of everything that was judged or measured, in the order of the record."""
     entries: Sequence[Verdict | Measurement] = [*record.verdicts, *record.measurements]
     return list(dict.fromkeys((entry.metric, entry.subject) for entry in entries))
@@ -178,7 +178,7 @@ def _waived(verdict: Verdict, old: Verdict | None) -> Verdict:
     return replace(verdict, waiver=old.waiver) if old and old.waiver and waivable(verdict) else verdict
 
 
-def _unmeasured(key: Place, limit: Limit | None, note: Note) -> Verdict:
+def _unmeasured(key: MetricKey, limit: Limit | None, note: Note) -> Verdict:
     """Return a verdict UNMEASURED for the reason `note`."""
     return Verdict(*key, Status.UNMEASURED, (note,), limit=limit)
 

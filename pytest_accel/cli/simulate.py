@@ -16,7 +16,7 @@ from pytest_accel.simulate.faults import FAULTS, told
 DESCRIPTION = "List the faults that --accel-simulate can put into a simulated node or cluster."
 
 HEAD = "Faults by the metrics that should fail; 'simulate --list FAULT' has effect and parameters.\n"
-OF_CLUSTER = "a cluster (--accel-fabric --accel-simulate=FILE, with `nodes: 64` in the file)"
+OF_CLUSTER = "a cluster (--accel-network --accel-simulate=FILE, with `nodes: 64` in the file)"
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -36,7 +36,7 @@ def _add_lint(parser: argparse.ArgumentParser) -> None:
     text = "a threshold file, or the name of a shipped SKU (default: all shipped files)"
     parser.add_argument("files", metavar="FILE", nargs="*", help=text)
     parser.add_argument("--list", action="store_true", dest="rules", help="list the rules instead")
-    text = "show also findings that the file explains, and those in the files that it extends"
+    text = "show also messages that the file explains, and those in the files that it extends"
     parser.add_argument("--all", action="store_true", help=text)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: %(default)s")
 

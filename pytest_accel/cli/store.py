@@ -26,8 +26,8 @@ programs. A run is added once. Unreadable records and folders are named, and the
 then. Filtered runs and records that were judged again do not count."""
 SHOW = """Show a night of a store, worst first: results, devices, nodes and racks behind comparable ones, slowdowns with
 their beginning, repeated failures, moved boards, missing nodes and nights, changes by updates. The exit status is 0
-without findings; 1 for a rejected node, something behind comparable ones, a slowdown or a repeated failure; 6 for a
-node without a verdict or a run, a device in two places, or implausible values."""
+without anomalies; 1 for a rejected node, something behind comparable ones, a slowdown or a repeated failure; 6 for a
+node without a verdict or a run, a device in two locations, or implausible values."""
 SQL = """Print the SQL of a view for each question of 'store show', over the files of a store, for DuckDB and programs
 that read its files, such as Grafana or Superset: pytest-accel store sql STORE | duckdb fleet.db"""
 DEVICE = "Show the nights and figures of one device, wherever in the fleet it was."

@@ -103,8 +103,8 @@ class ProbeDetails(TypedDict, total=False):
     """The data that the products of normal data were compared with, or the reason why they were not compared."""
     compared_on_the_host: int
     """Elements that were compared with the host's product."""
-    excluded_fault_rate_95: float
-    """The rate of faults (in a product) that so many products without a fault exclude, at 95 %."""
+    excluded_error_rate_95: float
+    """The rate of errors (in a product) that so many products without an error exclude, at 95 %."""
     checksum: int
     """exact_matmul: the checksum of the exact result, which is the same on all devices; training_step: that of loss,
     gradients and weights. Read by facts/results."""
@@ -281,13 +281,13 @@ class ErrorReport:
 
 
 RoundKind = Literal["domain", "pairs", "suspects", "confirm", "path", "all"]
-"""The groups of nodes that measure together in a round of a fabric run.
+"""The groups of nodes that measure together in a round of a network run.
 
 "domain": the nodes of each NVLink domain. "pairs": all nodes in pairs. "suspects": pairs of suspects. "confirm": each
 suspect with a proven partner. "path": a slow pair of good nodes once more. "all": all good nodes in one group."""
 
 Found = Literal["good", "slow", "wrong", "not reached", "island", "unclear", "unmeasured", "left out"]
-"""The conclusion of a fabric run on one node.
+"""The conclusion of a network run on one node.
 
 "good": one of its rounds was as fast as those of the others. "slow": none was, with any partner. "wrong": data arrived
 changed. "not reached": its worker did not reach the call. "island": it is fast with nodes that, like itself, are slow
@@ -297,7 +297,7 @@ group of it could be measured, and it was not the reason. "left out": it took no
 
 @dataclass(frozen=True)
 class NodeRound:
-    """A round of a fabric run, as one node saw it."""
+    """A round of a network run, as one node saw it."""
 
     kind: RoundKind
     partners: Sequence[str]
@@ -307,8 +307,8 @@ class NodeRound:
 
 
 @dataclass(frozen=True)
-class FabricPart:
-    """The result of a fabric run for one node: the part of fabric.json that the node's own record holds."""
+class NetworkPart:
+    """The result of a network run for one node: the part of network.json that the node's own record holds."""
 
     found: Found
     score: float | None = None
@@ -357,8 +357,8 @@ class JudgingDetails(TypedDict, total=False):
     row: Mapping[str, float]
     """peer_copy: GB/s to every other device, by its name; 0 where the payload was wrong. Written by
     causes/peer_matrix."""
-    fabric: FabricPart
-    """fabric.pairs: the conclusion of the fabric run on it. Written by run/network, read by verdicts/references."""
+    network: NetworkPart
+    """network.pairs: the conclusion of the network run on it. Written by run/network, read by references."""
 
 
 class Details(ProbeDetails, HostDetails, JudgingDetails, total=False):

@@ -1,6 +1,6 @@
-"""The fabric run as data: its nodes, the groups of each round, the reports of the nodes, and the conclusion.
+"""The network run as data: its nodes, the groups of each round, the reports of the nodes, and the conclusion.
 
-A fabric is the network between nodes. `fabric.json` holds one `Fabric`. Nodes are named by their index in its list.
+The network is the one between nodes. `network.json` holds one `NetworkRun`, whose nodes are named by their index.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final, Literal
 
-from pytest_accel.core.details import FabricPart, Found, RoundKind
+from pytest_accel.core.details import Found, NetworkPart, RoundKind
 from pytest_accel.core.verdict import Closing
 
 SCHEMA: Final = 1
-"""The version of the format of fabric.json."""
+"""The version of the format of network.json."""
 
 ReportOutcome = Literal["measured", "wrong", "not reached", "waited", "failed", "no report"]
 """The outcome of a round for a node.
@@ -27,7 +27,7 @@ SCORED: Final[tuple[RoundKind, ...]] = ("pairs", "suspects", "confirm", "path")
 """The rounds of pairs, the best of which is the score of a node."""
 
 NAMED: Final[tuple[Found, ...]] = ("slow", "wrong", "not reached")
-"""The findings that name a node as bad."""
+"""The conclusions that name a node as bad."""
 
 
 SHORT = 0.92
@@ -41,8 +41,8 @@ def short_rails(rails: Sequence[float]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class FabricNode:
-    """A node of the fabric run."""
+class NetworkNode:
+    """A node of the network run."""
 
     name: str
     devices: int = 1
@@ -82,9 +82,9 @@ class Task:
     """The group: the lowest rank of its nodes."""
     nodes: int = 0
     """The number of its nodes."""
-    place: int = 0
+    position: int = 0
     """The index of this node among them."""
-    part: FabricPart | None = None
+    part: NetworkPart | None = None
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ class Round:
 
 
 @dataclass(frozen=True)
-class NodeFinding:
-    """The conclusion on one node. Findings are in the order of the fabric's nodes."""
+class NodeConclusion:
+    """The conclusion on one node. They are in the order of the run's nodes."""
 
     found: Found
     score: float | None = None
@@ -148,9 +148,9 @@ class NodePair:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """The conclusion of all rounds on the nodes and on the fabric."""
+    """The conclusion of all rounds on the nodes and on the network."""
 
-    findings: Sequence[NodeFinding] = ()
+    nodes: Sequence[NodeConclusion] = ()
     median: float | None = None
     """GB/s: the median of the scores."""
     paths: Sequence[NodePair] = ()
@@ -161,10 +161,10 @@ class Conclusion:
 
 
 @dataclass(frozen=True)
-class Fabric:
-    """A fabric run, as fabric.json holds it."""
+class NetworkRun:
+    """A network run, as network.json holds it."""
 
-    nodes: Sequence[FabricNode]
+    nodes: Sequence[NetworkNode]
     rounds: Sequence[Round] = ()
     seed: int = 0
     """The seed of the matchings."""

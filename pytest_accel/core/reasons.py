@@ -79,7 +79,7 @@ class Note(Reason):
     "trouble": the reason why there is no value. "changed", "at", "during": a note of the probe or the sensor beside it.
     "noticed": a mere warning of the vendor's diagnostic.
     "left_out": the reason why nothing was tried. "first_failed": the trouble of the first attempt, where the repeat
-    holds. "island", "nobody_named": a slow node that a fabric run does not blame.
+    holds. "island", "nobody_named": a slow node that a network run does not blame.
     "one_round": of several rounds only one could be compared. "beyond_load": more than a load before the run explains.
     """
 
@@ -289,7 +289,7 @@ class BehindPast(Reason):
 
 @dataclass(frozen=True)
 class BehindNodes(Reason):
-    """The node lacks the share `lost` of the speed of the other nodes of a fabric run, with each of its partners."""
+    """The node lacks the share `lost` of the speed of the other nodes of a network run, with each of its partners."""
 
     kind = "behind_nodes"
 

@@ -45,7 +45,7 @@ class Against:
     """A reason why a run cannot be an acceptance, whatever its verdicts are.
 
     `unasked`: nobody asked for one: the SKU was not named, or it is none of an accelerator.
-    `tests`: tests of the user's own, or --accel-fabric, in place of the packaged suite. Nobody asked for one either.
+    `tests`: tests of the user's own, or --accel-network, in place of the packaged suite. Nobody asked for one either.
     `filter`: something narrowed the run, such as -k. Verdicts that are missing are expected, as with `tests`.
     `run`: anything else that the run did not do as an acceptance has to.
     `file`: the threshold file does not permit one. `floors`: the floors come from these very devices.

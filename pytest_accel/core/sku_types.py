@@ -326,7 +326,7 @@ class Platform:
 
     `devices` is the expected number, None if any number is right. `pcie` has gen, lanes and gb_per_s; `host_link` (for
     devices that reach the host by another link than PCIe) and `link` (to the peers) have type, topology, count and
-    gb_per_s; all rates are per direction. `fabric`, the network to other nodes, has nics (the number of a node),
+    gb_per_s; all rates are per direction. `network`, the network to other nodes, has nics (the number of a node),
     gbit_per_s of each, link, nvls, nvlink_domain (the devices that NVLink joins over several nodes) and source; it is
     empty where no source states how nodes of the platform are cabled. `power_watts` is the power limit of this platform
     if it differs from the datasheet's. `virtual` means that the devices are virtual functions of a hypervisor,
@@ -341,7 +341,7 @@ class Platform:
     pcie: Mapping[str, float] = field(default_factory=dict)
     host_link: Mapping[str, Any] = field(default_factory=dict)
     link: Mapping[str, Any] = field(default_factory=dict)
-    fabric: Mapping[str, Any] = field(default_factory=dict)
+    network: Mapping[str, Any] = field(default_factory=dict)
     power_watts: float | None = None
     virtual: bool = False
     passed_through: bool = False
@@ -375,8 +375,8 @@ class Platform:
     @property
     def wire_gb_per_s(self) -> float | None:
         """The wire rate of all NICs of a node in GB/s per direction; None if the file does not state them."""
-        complete = {"nics", "gbit_per_s"} <= self.fabric.keys()
-        return float(self.fabric["nics"] * self.fabric["gbit_per_s"] / 8) if complete else None
+        complete = {"nics", "gbit_per_s"} <= self.network.keys()
+        return float(self.network["nics"] * self.network["gbit_per_s"] / 8) if complete else None
 
 
 @dataclass(frozen=True)
@@ -542,7 +542,7 @@ class Sku:
             title="a part of a node that a scheduler or a cloud hands out",
             devices=count,
             link=typical.link if switched else {},
-            fabric={},
+            network={},
         )
 
     def platform_named(self, name: str) -> Platform | None:

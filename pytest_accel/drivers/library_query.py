@@ -15,7 +15,7 @@ from typing import Any
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.printable import printable
 from pytest_accel.drivers import pci
-from pytest_accel.drivers.host.host_environment import place
+from pytest_accel.drivers.host.host_environment import host_environment
 
 
 class Answerer:
@@ -96,7 +96,7 @@ class Asker:
         if kind := pci.read(address, "class"):
             self.facts["pci_class"] = kind
             # NVML calls the devices of some virtual machines bare metal, such as V100 of a cloud at 00:04.0
-            if not virtual and place().machine:
+            if not virtual and host_environment().machine:
                 virtual = self.facts["virtualization"] = "passthrough"
         else:
             self.unsupported["pci_class"] = hidden

@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_accel.core.measurement import EVERYTHING_ELSE, Device
 from pytest_accel.drivers import pci
-from pytest_accel.drivers.host.host_environment import place, pseudonym
+from pytest_accel.drivers.host.host_environment import host_environment, pseudonym
 from pytest_accel.drivers.interface import Driver, Hint, NoDriver, Reading
 
 
@@ -80,7 +80,7 @@ class PciOnlyDriver(Driver):
     def _why_no_link(self) -> str | None:
         if self._no_link:
             return self._no_link
-        kind = place().machine
+        kind = host_environment().machine
         return f"the bridges of a virtual machine are emulated ({kind})" if kind else None
 
     def _unread(self, address: str) -> dict[str, Any]:

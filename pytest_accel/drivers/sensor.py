@@ -22,7 +22,7 @@ from pytest_accel.core.pipe import Pipe, begin
 from pytest_accel.drivers import deadlines, kernel_log, kernel_messages, registry
 from pytest_accel.drivers.host import reading
 from pytest_accel.drivers.host.hints import hints
-from pytest_accel.drivers.host.host_environment import place
+from pytest_accel.drivers.host.host_environment import host_environment
 from pytest_accel.drivers.interface import Driver, DriverProblem, Hint, NoAnswer, NoDriver, NoLibrary
 
 
@@ -76,7 +76,7 @@ class Machine:
 
     shown: Callable[[], list[Hint]] = hints
     """The accelerators that it shows without any library."""
-    container: Callable[[], str] = lambda: place().container
+    container: Callable[[], str] = lambda: host_environment().container
     """The kind of the container that this process is in, empty for none."""
     now: Callable[[str], float] = lambda uuid: clock.now()
     """The time as the device of this UUID has it."""

@@ -42,14 +42,17 @@ class Visibility:
         """
         product = getattr(properties, "device_id", None)
         product_id = f"{product:04x}" if isinstance(product, int) else ""
-        pairs = ((address_of(properties), bus_place(device)), (product_id, str(device.pci_id or "").partition(":")[2]))
+        pairs = (
+            (address_of(properties), bus_address(device)),
+            (product_id, str(device.pci_id or "").partition(":")[2]),
+        )
         return next((actual for actual, expected in pairs if actual and expected and actual != expected), None)
 
 
 def verified(properties: Any, device: Device) -> bool:
     """Return True if torch reports the PCI address of the device that it opened, and it is this device's."""
     address = address_of(properties)
-    return bool(address) and address == bus_place(device)
+    return bool(address) and address == bus_address(device)
 
 
 def entries(text: str) -> list[str]:
@@ -62,7 +65,7 @@ def indices(group: Sequence[Device]) -> str:
     return ",".join(str(device.index) for device in group)
 
 
-def bus_place(device: Device) -> str:
+def bus_address(device: Device) -> str:
     """Return the PCI address of a device without its function: "0000:0c:00"."""
     return str(device.pci_address).rpartition(".")[0]
 

@@ -109,12 +109,12 @@ def _packaged(word: str) -> str:
 def _of_closing(config: pytest.Config) -> int | None:
     """Return the exit status of the closing line; None where the run was not closed.
 
-    That of rank 0 of a fabric run is the one of the fabric, unless its own node is worse.
+    That of rank 0 of a network run is the one of the network, unless its own node is worse.
     """
     session = config.stash.get(SESSION, None)
     status = session.ledger.record.closing.exit if session else -1
-    if session and session.fabric.fabric and status in (exits.HOLDS, exits.NOT_JUDGED):
-        statuses = status, session.fabric.fabric.conclusion.closing.exit
+    if session and session.network.result and status in (exits.HOLDS, exits.NOT_JUDGED):
+        statuses = status, session.network.result.conclusion.closing.exit
         status = exits.REJECTED if exits.REJECTED in statuses else max(statuses)
     return status if status >= 0 else None
 

@@ -27,7 +27,7 @@ from pytest_accel.plugin.loaded import loaded
 from pytest_accel.plugin.reports import Reports
 from pytest_accel.plugin.stash import SESSION, measures
 from pytest_accel.run import signature
-from pytest_accel.run.record import findings_of, places_of
+from pytest_accel.run.record import findings_of, locations_of
 from pytest_accel.run.session import Session
 from pytest_accel.views import network_table, plan, terminal
 from pytest_accel.views.next_steps import next_steps
@@ -174,7 +174,7 @@ def _write_section(config: pytest.Config, lines: list[terminal.Line]) -> None:
     session, reporter = config.stash[SESSION], pytest_terminal.reporter(config)
     terms = session.found.terms
     lines += [(f"note: {note}", "yellow") for note in (*session.ledger.record.notes, *left_out(config))]
-    if network := session.fabric.fabric:  # on the node of rank 0 alone
+    if network := session.network.result:  # on the node of rank 0 alone
         lines += network_table.lines(network)
     if lines and reporter:
         simulated = "SIMULATED " if session.asked.node else ""
@@ -201,10 +201,10 @@ def _last_lines(
     stays in one line. With `full`, every finding has its next step, and the time and the hash of the record are shown.
     """
     ledger, folder = session.ledger, session.ledger.folder
-    run, together = ledger.record.info, session.asked.options.fabric  # no node leads on by itself from a fabric run
+    run, together = ledger.record.info, session.asked.options.network  # no node leads on by itself from a network run
     took = [terminal.time_line(run["seconds"])] if full and "seconds" in run else []
     took += [terminal.sampling_line(run["sampling"])] if full and "sampling" in run else []
-    findings, places = findings_of(ledger.record), places_of(ledger.record)
+    findings, places = findings_of(ledger.record), locations_of(ledger.record)
     steps = next_steps(findings, ledger.verdicts, ledger.names, places, full=full)
     return [
         *terminal.closing_lines(closing, ledger.verdicts, width),

@@ -16,11 +16,11 @@ from pytest_accel.plugin import interrupts
 from pytest_accel.plugin.stash import OWN_PATHS, SUBJECT
 from pytest_accel.run.options import plans_only
 from pytest_accel.run.session import Session
-from pytest_accel.suite import IN_FABRIC, LAST, ORDER, functions
+from pytest_accel.suite import LAST, NETWORK, ORDER, functions
 from pytest_accel.views import plan
 from pytest_accel.views.terminal_progress import TerminalProgress
 
-LIMITED = ("inventory", "health", "host", "counters", "delivery")
+LIMITED = ("inventory", "health", "host", "counters", "packing_list")
 """Probes of facts that have a fixture accel_PROBE: one item is made for each fact that the SKU limits."""
 
 
@@ -78,7 +78,7 @@ class Collection:
             return True
         if ORDER[index] == "test_vendor_diagnostic" and diagnostics.METRIC not in self._session.found.terms.required:
             return False
-        return ORDER[index] in IN_FABRIC if self._session.asked.options.fabric else ORDER[index] != "test_network"
+        return ORDER[index] in NETWORK if self._session.asked.options.network else ORDER[index] != "test_network"
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Remember the order of collection.

@@ -43,8 +43,8 @@ def accel_inventory(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def accel_delivery(request: pytest.FixtureRequest) -> str:
-    """Return "delivered", the fact that every listed board is here; without --accel-expect the test is left out."""
+def accel_packing_list(request: pytest.FixtureRequest) -> str:
+    """Return "packing_list", the fact that every listed board is here; without a list the test is left out."""
     return _parameter(request)
 
 

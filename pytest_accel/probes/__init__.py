@@ -20,7 +20,7 @@ from pytest_accel.probes.matmul import matmul as matmul
 from pytest_accel.probes.matmul_best import matmul_best as matmul_best
 from pytest_accel.probes.matmul_mamf import matmul_mamf as matmul_mamf
 from pytest_accel.probes.memory_pattern import memory_pattern as memory_pattern
-from pytest_accel.probes.network import fabric_pairs as fabric_pairs
+from pytest_accel.probes.network import network_pairs as network_pairs
 from pytest_accel.probes.peer_copy import peer_copy as peer_copy
 from pytest_accel.probes.peer_copy import peer_copy_all as peer_copy_all
 from pytest_accel.probes.soak import soak as soak

@@ -25,7 +25,7 @@ _signature = cache(inspect.signature)  # a threshold file asks a thousand times
 
 RUNS = ("together", "in_turn", "ranks", "nodes", "peers", "facts", "program")
 """Ways to run a probe. "together": on every device at once. "in_turn": made ready at once, and measured on one device
-after the other. "ranks": the devices form one process group. "nodes": those of several nodes do, in a fabric run.
+after the other. "ranks": the devices form one process group. "nodes": those of several nodes do, in a network run.
 "peers": one process sees all devices. "facts": read by the sensor, not measured. "program": a program of the vendor has
 the devices to itself."""
 
@@ -157,11 +157,11 @@ class Declaration:
         if reason := unusable(function):
             raise TypeError(reason)
         declaration = replace(self, function=function, node=self.node or self.collective)
-        label = f"{declaration.place}: probe {declaration.name}"
+        label = f"{declaration.location}: probe {declaration.name}"
         if mistakes := [*_wrong_signature(declaration), *_wrong_fields(declaration)]:
             raise TypeError(f"{label}: {'; '.join(mistakes)}")
         if rival := next((candidate for candidate in _DECLARED.values() if _overlap(candidate, declaration)), None):
-            raise TypeError(f"{label}: {rival.name} ({rival.place}) finds {self.metric} too")
+            raise TypeError(f"{label}: {rival.name} ({rival.location}) finds {self.metric} too")
         _DECLARED[self.metric] = declaration
         finder_of.cache_clear()  # it has answered for metrics that no probe declared until now
         function.accel = declaration  # type: ignore[attr-defined]
@@ -173,7 +173,7 @@ class Declaration:
         return self.function.__name__
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """File and line of the function."""
         return f"{self.function.__code__.co_filename}:{self.function.__code__.co_firstlineno}"
 
@@ -286,7 +286,7 @@ _DECLARED: dict[str, Declaration] = {}
 
 def _overlap(declaration: Declaration, other: Declaration) -> bool:
     """Return whether two different functions find a common metric, as far as their metrics can be listed."""
-    if declaration.place == other.place:
+    if declaration.location == other.location:
         return False
     overlaps = any(map(declaration.finds, other.names())) or any(map(other.finds, declaration.names()))
     return overlaps or declaration.metric == other.metric

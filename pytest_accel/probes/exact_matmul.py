@@ -96,7 +96,7 @@ def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int 
             "normal_data": "compared with itself" if watch.repeats else NOT_COMPARED,
             "compared_on_the_host": watch.on_host,
             "checksum": watch.checksum,
-            "excluded_fault_rate_95": 3 / max(1, watch.products),
+            "excluded_error_rate_95": 3 / max(1, watch.products),
             "mismatches": watch.mismatches,
         },
         notes=watch.notes,

@@ -101,7 +101,7 @@ def _timed_copies(device: Compute, metric: str, direction: str, mib: int) -> Pro
             "mib": mib,
             "pinned": pinned,
             "earlier_copies": ", ".join(earlier) or "none",
-            **memory_place(device),
+            **memory_location(device),
         },
         streams=streams,
         statistic="median",
@@ -135,7 +135,7 @@ def _ends(device: Compute, way: str, n: int) -> tuple[Tensor, Tensor]:
     return source, target
 
 
-def memory_place(device: Compute) -> dict[str, Any]:
+def memory_location(device: Compute) -> dict[str, Any]:
     """Return the conditions that say where the host memory of a copy lies.
 
     `numa` is "near" if the worker runs on CPUs of the device's NUMA node, "far" if the cpuset excludes those, or

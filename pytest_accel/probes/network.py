@@ -8,11 +8,11 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 
 @probe(
-    "fabric.pairs",
+    "network.pairs",
     runs="nodes",
     unit="GB/s",
-    suite=["fabric.pairs"],
-    also={"fabric.all_reduce": "GB/s"},
+    suite=["network.pairs"],
+    also={"network.all_reduce": "GB/s"},
     method=lambda: {"operation": "all_reduce", "dtype": "fp32", "ranks": 2, "statistic": "mean"},
     stresses=["link"],
     peak="port",
@@ -21,7 +21,7 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
     cost=Cost("link", share=0.1),
     small={"size": "64KiB"},
 )
-def fabric_pairs(device: Compute, *, size: str = "1GiB") -> ProbeResult:
+def network_pairs(device: Compute, *, size: str = "1GiB") -> ProbeResult:
     """Measure the GB/s that a device sends to, and at the same time receives from, the equal device of another node.
 
     Each device forms a process group with its equal of the other node, and all these groups of two work at once. So
@@ -33,7 +33,7 @@ def fabric_pairs(device: Compute, *, size: str = "1GiB") -> ProbeResult:
     Raises NotApplicable for a single rank, WrongResult for a wrong sum.
     """
     result = collective(device, size=size)
-    result.metric = "fabric.pairs"
+    result.metric = "network.pairs"
     if kinds := device.connections():
         result.details["account"] = {"connections": dict(kinds)}
     return result

@@ -32,7 +32,7 @@ from pytest_accel.probes.declare import Declaration, finder_of
 from pytest_accel.probes.request import Request
 from pytest_accel.probes.vendor_diagnostic import LEVELS as DIAGNOSTIC_LEVELS
 from pytest_accel.run.idle_gate import IdleCheck, check_idle
-from pytest_accel.run.network.network_session import FabricRun
+from pytest_accel.run.network.network_session import NetworkSession
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.setup import Asked, Found
 from pytest_accel.run.vendor_programs import VendorPrograms
@@ -50,9 +50,9 @@ ToJudge = tuple[str, "Limit | None"]
 class Measuring:
     """Measures on the devices of a run, through its worker pool, and keeps the attempts at every request."""
 
-    def __init__(self, inputs: Asked, target: Found, pool: WorkerPool, ledger: Ledger, fabric: FabricRun) -> None:
+    def __init__(self, inputs: Asked, target: Found, pool: WorkerPool, ledger: Ledger, network: NetworkSession) -> None:
         self._inputs, self._target, self._pool, self._deadline = inputs, target, pool, pool.deadline
-        self._ledger, self._fabric = ledger, fabric
+        self._ledger, self._network = ledger, network
         self._devices, self._terms, self._repeats = target.devices, target.terms, Repeats(target.terms.level)
         self.vendor_programs = VendorPrograms(inputs, target, pool, ledger.folder)
         self._idle_check: IdleCheck | None = None
@@ -135,11 +135,13 @@ class Measuring:
         That is the wrong product, or a state that spoils the probe. It is asked once for a probe: the facts that
         decide it are those of the discovery.
         """
-        if probe.place not in self._left_out:
+        if probe.location not in self._left_out:
             platform, subjects = self._terms.platform, [NODE, *(device.uuid for device in self._devices)]
             causes = {name: preconditions.stopped(probe, name, self._devices, platform) for name in subjects}
-            self._left_out[probe.place] = {name: text for name, text in causes.items() if text} | self._wrong_products
-        return self._left_out[probe.place]
+            self._left_out[probe.location] = {
+                name: text for name, text in causes.items() if text
+            } | self._wrong_products
+        return self._left_out[probe.location]
 
     def attempts(self, request: Request) -> RequestAttempts:
         """Return the attempts at a request; measures if no earlier test asked for the same, and reads a fact anew."""
@@ -149,7 +151,7 @@ class Measuring:
             attempts = self._no_attempts()
             self._enter()
             if request.runs == "nodes":
-                attempts.add(self._fabric.measure(request))
+                attempts.add(self._network.measure(request))
                 self.save(attempts)
             elif request.runs == "program":
                 self._diagnose(attempts, request)
@@ -224,7 +226,7 @@ class Measuring:
         while there is time for repeats (`judging/verdicts/repeats.py`).
         """
         probe, shortfalls = request.declaration, self._shortfalls(attempts, to_judge)
-        if probe.fact or probe.runs in ("nodes", "program") or not shortfalls:  # a fabric run repeats by itself
+        if probe.fact or probe.runs in ("nodes", "program") or not shortfalls:  # a network run repeats by itself
             return
         floors = [verdict.floor for verdict in shortfalls if verdict.floor is not None]
         pairs = peer_matrix.accused(attempts.rows, max(floors, default=0.0))

@@ -63,7 +63,7 @@ class Options:
     devices: tuple[str, ...] = ()
     output: Path | None = None
     waivers: Path | None = None
-    expect: Path | None = None
+    packing_list: Path | None = None
     diag: Path | None = None
     """The output of the vendor's diagnostic that takes the place of running it."""
     bug_report: bool = False
@@ -75,7 +75,7 @@ class Options:
     follows: str = ""
     """The record of the run before in a series, or FIRST; empty for a run by itself."""
     simulate: str | None = None
-    fabric: bool = False
+    network: bool = False
     """True if the network between the nodes of a job is measured."""
     nonce: str = ""
     """The text that whoever wants the record gave out for this run, so that it cannot be an older one."""
@@ -162,7 +162,7 @@ def add_options(parser: pytest.Parser) -> None:
         "the number of devices and the driver cannot be waived.",
     )
     add(
-        "--accel-expect",
+        "--accel-packing-list",
         metavar="FILE",
         type=_file,
         help="Packing list of the delivery: a CSV table with the column serial, and if they are known node, slot "
@@ -211,11 +211,11 @@ def add_options(parser: pytest.Parser) -> None:
         "run, is MARGINAL. Default: %(default)s.",
     )
     add(
-        "--accel-fabric",
+        "--accel-network",
         action="store_true",
         help="Measure the network between nodes: started once on each node of a job (srun, torchrun or mpirun, one "
         "task a node), the runs meet, exchange data in pairs, and name the node or the path that is slow. A node's own "
-        "checks are those of facts and of the all-reduce. fabric.json in the folder of --accel-output holds all pairs.",
+        "checks are those of facts and of the all-reduce. network.json in the --accel-output folder holds all pairs.",
     )
     add(
         "--accel-patience",
@@ -286,7 +286,7 @@ def add_options(parser: pytest.Parser) -> None:
     )
 
 
-INI = ("sku", "platform", "level", "expect", "time_limit")
+INI = ("sku", "platform", "level", "packing_list", "time_limit")
 """The options that the ini file can set, so that it is the whole configuration of a node."""
 
 
@@ -295,7 +295,7 @@ def ini_words(config: pytest.Config, arguments: Sequence[str]) -> list[str]:
     words = []
     for name in INI:
         option, value = f"--accel-{name.replace('_', '-')}", str(config.getini(f"accel_{name}") or "")
-        if value and config.inipath and (name == "expect" or value.endswith((".yaml", ".yml"))):
+        if value and config.inipath and (name == "packing_list" or value.endswith((".yaml", ".yml"))):
             value = str(config.inipath.parent / value)
         if value and not any(word.partition("=")[0] == option for word in arguments):
             words.append(f"{option}={value}")

@@ -233,7 +233,7 @@ def remember_stuck(pid: int, folder: Path = FOLDER) -> None:
     """Note that a process hangs. Where that fails, the next check starts another sensor."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with suppress(OSError):
-        # always a new file: another user may have put a link to any file in its place, also a hard one
+        # always a new file: another user may have put a link to any file in its path, also a hard one
         (folder / STUCK).unlink(missing_ok=True)
         with open(os.open(folder / STUCK, flags, 0o644), "w", encoding="ascii") as file:
             file.write(f"{pid} {_start_of(pid)}\n")

@@ -90,7 +90,7 @@ def finding_entries(record: Run) -> list[FindingEntry]:
     ]
 
 
-def places_of(record: Run) -> dict[str, str]:
+def locations_of(record: Run) -> dict[str, str]:
     """Return serial number and PCI address of each device as far as they are known, by UUID.
 
     That of the node names the devices of an earlier run that were not found.
@@ -232,7 +232,7 @@ def remove(folder: Path) -> None:
 
 
 class BadRecord(BadFile):
-    """An error for a file that is not a record, or a damaged one; the message names the file and the place."""
+    """An error for a file that is not a record, or a damaged one; the message names the file and the location."""
 
 
 class OtherKind(BadRecord):
@@ -337,13 +337,13 @@ def _changed(run: Run, files: RecordFiles) -> Iterator[str]:
 
 
 def _with_limits(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return the content of a record with the limits in the verdicts that refer to them by place. Raises Misfit."""
+    """Return the content of a record with the limits in the verdicts that refer to them by index. Raises Misfit."""
     limits = structured.structure(list[Limit], raw.pop("limits", None), "limits")
     for index, verdict in enumerate(structured.structure(list[Any], raw.get("verdicts"), "verdicts")):
         number = verdict.get("limit") if isinstance(verdict, dict) else None
         if number is None:
             continue
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < len(limits):
-            raise structured.Misfit(f"verdicts[{index}].limit is {structured.short(number)}, not a place in 'limits'")
+            raise structured.Misfit(f"verdicts[{index}].limit is {structured.short(number)}, not an index of 'limits'")
         verdict["limit"] = limits[number]
     return raw

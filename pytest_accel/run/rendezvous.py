@@ -1,4 +1,4 @@
-"""The rendezvous of a fabric run's agents: their number, the rank of this one, and the address of rank 0."""
+"""The rendezvous of a network run's agents: their number, the rank of this one, and the address of rank 0."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOWEST_PORT, PORTS = 20_000, 10_000
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """The agents of a fabric run, of which one runs on every node."""
+    """The agents of a network run, of which one runs on every node."""
 
     rank: int
     nodes: int
@@ -45,21 +45,21 @@ def rendezvous_of(launch: Launch | None, environment: Mapping[str, str]) -> Rend
     """
     if launch is None or launch.rank is None or not launch.nodes or launch.nodes < 2:
         raise Refused(
-            "--accel-fabric measures between nodes: start one task on each of several nodes, such as "
-            "srun -N 4 --ntasks-per-node=1 pytest --accel-sku=NAME --accel-fabric --accel-output=DIR; torchrun "
+            "--accel-network measures between nodes: start one task on each of several nodes, such as "
+            "srun -N 4 --ntasks-per-node=1 pytest --accel-sku=NAME --accel-network --accel-output=DIR; torchrun "
             "--nproc-per-node=1 and mpirun -N 1 do as well. A rehearsal needs none: --accel-simulate=CLUSTER.yaml"
         )
     node_list = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST", "")
     host = environment.get("MASTER_ADDR") or first_of(node_list)
     if not host:
         raise Refused(
-            f"--accel-fabric: {launch.name} does not say where rank 0 runs; set MASTER_ADDR to the name of its node on "
+            f"--accel-network: {launch.name} does not say where rank 0 runs; set MASTER_ADDR to its name on "
             "every node, and MASTER_PORT to a free port of it"
         )
     number = re.sub(r"\D", "", launch.job)
     port = environment.get("MASTER_PORT", str(LOWEST_PORT + int(number or 0) % PORTS))
     if not port.isdigit() or not 0 < int(port) < 2**16:
-        raise Refused(f"--accel-fabric: MASTER_PORT={port!r} is no port, which is a number from 1 to 65535")
+        raise Refused(f"--accel-network: MASTER_PORT={port!r} is no port, which is a number from 1 to 65535")
     hosted = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     variables = {"slurm": JOB, "torchrun": JOB[:-1]}.get(launch.name, ())
     settings = [f"{name}={environment[name]}" for name in variables if name in environment]

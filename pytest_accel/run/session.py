@@ -26,7 +26,7 @@ from pytest_accel.judging.verdicts.attempts import RunAttempts
 from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run import device_lock, earlier_records
 from pytest_accel.run.measuring import Measuring, of_siblings
-from pytest_accel.run.network.network_session import FabricRun
+from pytest_accel.run.network.network_session import NetworkSession
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
@@ -43,8 +43,8 @@ class Session:
         self.against = [*target.against]
         """The objections to an acceptance so far."""
         self.ledger = Ledger(inputs, target, pool, folder)
-        self.fabric = FabricRun(inputs, target, pool, self.ledger)
-        self.measuring = Measuring(inputs, target, pool, self.ledger, self.fabric)
+        self.network = NetworkSession(inputs, target, pool, self.ledger)
+        self.measuring = Measuring(inputs, target, pool, self.ledger, self.network)
         self._changes: dict[str, list[Verdict]] = {}
         """Verdicts on facts that changed during the run and that no test has reported yet, by UUID."""
         self._locks = ExitStack()
@@ -77,7 +77,7 @@ class Session:
             raise
 
     def begin(self) -> None:
-        """Lock the devices, write the first version of the record, and meet the other nodes of a fabric run.
+        """Lock the devices, write the first version of the record, and meet the other nodes of a network run.
 
         Raises Refused if the run cannot begin. No process, lock or empty record is left then.
         """
@@ -86,7 +86,7 @@ class Session:
             for lock in device_lock.hold(names, f"record {self.ledger.folder.path}"):
                 self._locks.enter_context(lock)
             self.ledger.begin()
-            self.fabric.meet()
+            self.network.meet()
             if previous := self.asked.before:
                 self.pool.sensor.follow(*series_result.counts(previous, clock.boot_id(), clock.epoch()))
             self.measuring.note_host()
@@ -244,5 +244,5 @@ class Session:
     def stop(self) -> None:
         """End every process of the run and unlock the devices. It may be called twice."""
         self.pool.stop()
-        self.fabric.stop()
+        self.network.stop()
         self._locks.close()

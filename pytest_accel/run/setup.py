@@ -54,11 +54,11 @@ class Asked:
     baseline: Sequence[Summary] = ()
     """The earlier records that the options name; those beside the record of this run are found later."""
     rendezvous: Rendezvous | None = None
-    """The rendezvous of the agents of a fabric run; None in any other run."""
+    """The rendezvous of the agents of a network run; None in any other run."""
     leaf: str = ""
     """The leaf switch of this node, as its launcher states it."""
     cluster: SimulatedCluster | None = None
-    """The simulated cluster of a fabric run, None on real hardware."""
+    """The simulated cluster of a network run, None on real hardware."""
     node: SimulatedNode | None = None
     """The simulated node, None on real hardware."""
     before: Run | None = None
@@ -67,8 +67,8 @@ class Asked:
     @property
     def against(self) -> list[Against]:
         """The objections to an acceptance that follow from the options."""
-        fabric = Against("tests", "--accel-fabric measures between nodes")
-        return [*self.options.against, *([fabric] if self.options.fabric else [])]
+        network = Against("tests", "--accel-network measures between nodes")
+        return [*self.options.against, *([network] if self.options.network else [])]
 
     @property
     def vendor(self) -> str | None:
@@ -86,18 +86,18 @@ class Asked:
 def asked_of(options: Options) -> Asked:
     """Return the inputs of a run, before any process is started. Raises Refused for a wrong file or option."""
     cluster, node = None, None
-    if not options.fabric:
+    if not options.network:
         node = simulation.node(options.simulate, options.launch, option=f"{options.prefix}simulate")
     elif options.simulate:
         cluster, node = simulation.cluster(options.simulate)
-    rendezvous = rendezvous_of(options.launch, os.environ) if options.fabric and not options.simulate else None
+    rendezvous = rendezvous_of(options.launch, os.environ) if options.network and not options.simulate else None
     wanted = Wanted(options.sku or (node.asked if node else ""), options.platform, options.level, options.prefix)
     return Asked(
         options,
         wanted,
         wanted.named(on_hardware=node is None),
         terms.waivers(options.waivers, f"{options.prefix}waivers"),
-        terms.boards(options.expect),
+        terms.boards(options.packing_list),
         earlier_records.named(options.baseline, rehearsal=node is not None),
         rendezvous,
         leaf_of(os.environ) if rendezvous else "",
@@ -142,10 +142,10 @@ class Found:
     def limited_facts(self, probe: str) -> list[str]:
         """Return the facts of `probe` that have a limit, without the name of the probe: "vbios".
 
-        "delivery" stands for the one fact of the node that a packing list adds.
+        "packing_list" stands for the one fact of the node that a packing list adds.
         """
-        if probe == "delivery":
-            return [parse(packing.DELIVERED).variant] if packing.DELIVERED in self.terms.limits else []
+        if probe == "packing_list":
+            return [parse(packing.LIST).variant] if packing.LIST in self.terms.limits else []
         return [
             parse(metric).variant
             for metric in self.terms.limits

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core.network_run import Fabric
+from pytest_accel.core.network_run import NetworkRun
 from pytest_accel.core.run import Launch
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.host.hints import hints
@@ -52,7 +52,7 @@ def node(
 
 
 def cluster(value: str, root: Path = Path("/")) -> tuple[SimulatedCluster, SimulatedNode]:
-    """Return the simulated cluster of a fabric run, and a healthy node of it. Raises Refused as `node` does."""
+    """Return the simulated cluster of a network run, and a healthy node of it. Raises Refused as `node` does."""
     option = "--accel-simulate"
     _demand_no_accelerator(option, root)
     with refusing(option):
@@ -60,8 +60,8 @@ def cluster(value: str, root: Path = Path("/")) -> tuple[SimulatedCluster, Simul
     return loaded, SimulatedNode(loaded.source, loaded.sku, loaded.asked, loaded.platform, loaded.seed)
 
 
-def fabric(cluster: SimulatedCluster, plan: Fabric) -> Fabric:
-    """Return the fabric run of a simulated cluster, by the terms and floors that were asked for."""
+def network(cluster: SimulatedCluster, plan: NetworkRun) -> NetworkRun:
+    """Return the network run of a simulated cluster, by the terms and floors that were asked for."""
     return run_simulated(cluster, plan)
 
 

@@ -189,7 +189,7 @@ def waivers(path: Path | None, option: str = "--accel-waivers") -> Waivers:
         return load(path, node_name(), datetime.now(timezone.utc).date()) if path else Waivers()
 
 
-def boards(path: Path | None, option: str = "--accel-expect") -> PackingList | None:
+def boards(path: Path | None, option: str = "--accel-packing-list") -> PackingList | None:
     """Return the packing list that an option names, None without one. Raises Refused for a wrong file."""
     with refusing(option):
         return packing_list.load(path) if path else None
@@ -252,7 +252,7 @@ def platform_of(sku: Sku, name: str, devices: Sequence[Device], option: str) -> 
     if name == AUTO:
         platform, certain = expected_platform(sku, devices)
         if platform.guest:  # whose, and so on which network, nothing tells
-            platform = replace(platform, fabric={})
+            platform = replace(platform, network={})
         return platform, None if certain else f"platform {platform.name} was recognised by its device count, not named"
     choice = sku.platform_named(name)
     if choice is None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pytest_accel.core import untrusted, yaml_nodes
 from pytest_accel.core.data_file import read
-from pytest_accel.core.network_run import Fabric, FabricNode, GroupResult, PlannedRound, Report, Round
+from pytest_accel.core.network_run import GroupResult, NetworkNode, NetworkRun, PlannedRound, Report, Round
 from pytest_accel.core.sku_types import Platform, Sku
 from pytest_accel.core.yaml_nodes import BadFile, Check, Located, Mistakes
 from pytest_accel.judging.network.conclude import conclude
@@ -105,7 +105,7 @@ class SimulatedCluster:
         speeds = [rng.gauss(1, NODE_NOISE) for _ in range(self.nodes)]
         for fault in self.faults:
             loss = 1 / self.devices if fault.name == "dead-rail" else fault.parameters.get("by", 0.0)
-            everywhere = range(self.nodes) if fault.name == "slow-fabric" else ()
+            everywhere = range(self.nodes) if fault.name == "slow-network" else ()
             for node in fault.nodes if fault.name in ("slow-node", "dead-rail") else everywhere:
                 speeds[node] *= 1 - loss
         return speeds
@@ -149,7 +149,7 @@ def load_cluster(name: str) -> SimulatedCluster:
 
 def healthy_pairs(platform: Platform) -> float | None:
     """Return the GB/s of a healthy pair: that of the limit, else what healthy ports reach of their wire rate."""
-    limit, wire = platform.limits.get("fabric.pairs"), (platform.wire_gb_per_s or 0.0) / (platform.devices or 1)
+    limit, wire = platform.limits.get("network.pairs"), (platform.wire_gb_per_s or 0.0) / (platform.devices or 1)
     reference = limit.reference if limit else None
     return reference or (wire * fmean(HEALTHY) if wire else None)
 
@@ -191,11 +191,11 @@ def told(kind: ClusterFaultKind) -> list[str]:
 # -- what it reports
 
 
-def fabric_of(cluster: SimulatedCluster, terms: Fabric = Fabric(())) -> Fabric:  # noqa: B008  it cannot be changed
-    """Return the fabric run of a cluster before its first round; terms and floors are those of `terms`."""
+def network_of(cluster: SimulatedCluster, terms: NetworkRun = NetworkRun(())) -> NetworkRun:  # noqa: B008  it cannot be changed
+    """Return the network run of a cluster before its first round; terms and floors are those of `terms`."""
     late_nodes = cluster.sick["late-node"]
     nodes = [
-        FabricNode(
+        NetworkNode(
             f"node{number}",
             cluster.devices,
             f"leaf{number // cluster.leaf}" if cluster.leaf else "",
@@ -261,9 +261,9 @@ def _rails(cluster: SimulatedCluster, node: int) -> list[float]:
     return [speed * (rail not in dead) for rail in range(cluster.devices)]
 
 
-def run_simulated(cluster: SimulatedCluster, terms: Fabric = Fabric(())) -> Fabric:  # noqa: B008
-    """Return the fabric run of a cluster to its end, with what was concluded."""
-    fabric = fabric_of(cluster, terms)
-    while planned := next_round(fabric):
-        fabric = replace(fabric, rounds=[*fabric.rounds, measure(cluster, planned, len(fabric.rounds))])
-    return replace(fabric, conclusion=conclude(fabric))
+def run_simulated(cluster: SimulatedCluster, terms: NetworkRun = NetworkRun(())) -> NetworkRun:  # noqa: B008
+    """Return the network run of a cluster to its end, with what was concluded."""
+    network = network_of(cluster, terms)
+    while planned := next_round(network):
+        network = replace(network, rounds=[*network.rounds, measure(cluster, planned, len(network.rounds))])
+    return replace(network, conclusion=conclude(network))

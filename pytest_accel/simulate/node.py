@@ -80,7 +80,7 @@ def load(name: str) -> SimulatedNode:
     root, digest = yaml_nodes.read(path, name)
     check_kind(root, name)
     if isinstance(root.data, dict) and "nodes" in root.data:
-        raise BadFile(f"{name}: is a cluster file (it has 'nodes'), which is rehearsed with --accel-fabric")
+        raise BadFile(f"{name}: is a cluster file (it has 'nodes'), which is rehearsed with --accel-network")
     mistakes = Mistakes()
     fields = _NODE(root, "", mistakes) or {}
     mistakes.raise_if_any()

@@ -48,7 +48,7 @@ _row = yaml_nodes.record_of(
                 "host_link": _texts,
                 "link": _texts,
                 "topology": _texts,
-                "fabric": _texts,
+                "network": _texts,
             }
         ),
         "software": software_check,
@@ -167,7 +167,7 @@ class ClassRow:
             "host_link": platform.host_link.get("type"),
             "link": platform.link.get("type"),
             "topology": platform.link.get("topology"),
-            "fabric": platform.fabric.get("link"),
+            "network": platform.network.get("link"),
         }
         return all(facts[key] in accepted for key, accepted in self.platforms.items())
 

@@ -50,7 +50,7 @@ def limits(sku: Sku, platform: Platform, *, emulated_ports: bool = False) -> dic
         replace(limit, origin=origin, source=platform.source, overridden=platform.overridden)
         for limit in _of_links(platform, emulated, card=sku.card)
     ]
-    nics = [] if emulated_ports and not platform.guest else _of_fabric(platform, origin)
+    nics = [] if emulated_ports and not platform.guest else _of_network(platform, origin)
     derived = [*_of_datasheet(sku, platform), *links, *nics]
     return {limit.metric: replace(limit, declared_by=DeclaredBy.RUN) for limit in derived}
 
@@ -138,15 +138,15 @@ def _of_links(platform: Platform, emulated_ports: bool, *, card: bool) -> Iterat
         yield Limit("health.fabric", "text", equals="completed", if_supported=True)
 
 
-def _of_fabric(platform: Platform, origin: str) -> Iterator[Limit]:
+def _of_network(platform: Platform, origin: str) -> Iterator[Limit]:
     """Yield a floor on the active NICs of a node, by number and rate, where the platform states both.
 
     It rejects, since no method lies between the kernel's statement and the platform's, and others take such nodes out:
     NHC2002 to NHC2004 of Azure/azurehpc-health-checks (0e0a1ac). The kernel lists no NICs of Slingshot as RDMA devices,
     and older drivers state 100 Gbit/s for every EFA.
     """
-    network = platform.fabric
+    network = platform.network
     if network.get("link") in ("infiniband", "roce") and platform.wire_gb_per_s:
         rate = {RATE: network["gbit_per_s"] / 8}
         demanded = Limit("host.nics_active", "count", floor=network["nics"], conditions=rate, source=network["source"])
-        yield replace(demanded, origin=f"fabric of {origin}", overridden=platform.overridden)
+        yield replace(demanded, origin=f"network of {origin}", overridden=platform.overridden)

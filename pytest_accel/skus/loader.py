@@ -45,7 +45,7 @@ LISTED = "'pytest-accel sku list' shows all"
 EXPECTED = ("devices", "virtual", "passed_through", "partition", "power_watts", "pcie", "host_link", "link")
 """Keys of a platform from which limits on the facts of the devices are made or left out."""
 STATED, WIRE = ("tflops", "memory", "compute", "power", "temperature", "unsupported"), ("nics", "gbit_per_s")
-"""Groups of values of a datasheet, and the keys of a fabric that give the rate of a node."""
+"""Groups of values of a datasheet, and the keys of a network that give the rate of a node."""
 VENDOR_FILES = "vendor"
 """Folder of the files with what applies to all products of a vendor. A SKU's file is merged on top of its vendor's."""
 
@@ -205,16 +205,16 @@ def _read(path: Path, visited: tuple[Path, ...], mistakes: Mistakes) -> _Layers:
 def _other_values(merged: Located, base: Located) -> Iterator[str]:
     """Yield the keys of values that differ from the file below.
 
-    They are "tflops.bf16" of a datasheet, and "NAME.fabric" of a platform with fewer or slower NICs.
+    They are "tflops.bf16" of a datasheet, and "NAME.network" of a platform with fewer or slower NICs.
     """
     for group in STATED:
         values, old_values = (_values(_node(root, "datasheet", group)) for root in (merged, base))
         yield from (f"{group}.{key}" for key in values if key not in old_values or values[key] != old_values[key])
     for name, _ in items_of(base.data.get("platforms")):
-        networks = [dict(items_of(_node(root, "platforms", name, "fabric"))) for root in (merged, base)]
+        networks = [dict(items_of(_node(root, "platforms", name, "network"))) for root in (merged, base)]
         rates = [[network[key].data for key in WIRE if key in network] for network in networks]
         if all(isinstance(value, int | float) for rate in rates for value in rate):
-            yield from [f"{name}.fabric"] * (math.prod(rates[0]) < math.prod(rates[1]))
+            yield from [f"{name}.network"] * (math.prod(rates[0]) < math.prod(rates[1]))
 
 
 def _values(group: Located | None) -> dict[str, Any]:
@@ -282,7 +282,7 @@ def _build(content: dict[str, Any], layers: _Layers, own_file: str | None) -> Sk
         published = figures(raw.pop("figures", {}), entry.data.get("figures"), raw["devices"])
         raw["limits"] = limits(raw.get("limits", {}), entry.data.get("limits"))
         raw["limits"] = _with_figures(raw["limits"], published, sku_limits, sku_figures)
-        custom = f"{name}.fabric" in layers.replaced or any(_is_in(entry.data.get(key), own_files) for key in EXPECTED)
+        custom = f"{name}.network" in layers.replaced or any(_is_in(entry.data.get(key), own_files) for key in EXPECTED)
         platforms[name] = Platform(**raw, name=name, overridden=custom)
     declared_by = {key: layers.kinds[entry.file] for key, entry in items_of(root.data.get("spread"))}
     overridden_keys = [key for key in layers.replaced if key.partition(".")[0] in STATED]

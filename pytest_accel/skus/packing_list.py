@@ -36,7 +36,7 @@ AS_TEXT = re.compile(r'="(.*)"')
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedBoard:
     """A board of the list. A column that the list does not have, or an empty cell, is an empty text."""
 
     serial: str
@@ -58,7 +58,7 @@ class Listed:
 
 VERSIONS = ("vbios", "inforom", "firmware_bundle")
 """The columns of facts of a device (`Device.facts`) that the list demands."""
-COLUMNS = tuple(column.name for column in fields(Listed) if column.name != "line")
+COLUMNS = tuple(column.name for column in fields(ListedBoard) if column.name != "line")
 
 
 @dataclass(frozen=True)
@@ -67,15 +67,15 @@ class PackingList:
 
     file: str
     sha256: str
-    rows: tuple[Listed, ...]
+    rows: tuple[ListedBoard, ...]
 
     @cached_property
-    def by_serial(self) -> Mapping[str, Listed]:
+    def by_serial(self) -> Mapping[str, ListedBoard]:
         """Each row by its serial number, as `same` writes it."""
         return {same(row.serial): row for row in self.rows}
 
     @cached_property
-    def _without_zeros(self) -> Mapping[str, Listed]:
+    def _without_zeros(self) -> Mapping[str, ListedBoard]:
         return {same(row.serial).lstrip("0"): row for row in self.rows}
 
     @cached_property
@@ -84,11 +84,11 @@ class PackingList:
         return NodeNames(row.node for row in self.rows if row.node)
 
     @cached_property
-    def by_node(self) -> Mapping[str, Sequence[Listed]]:
+    def by_node(self) -> Mapping[str, Sequence[ListedBoard]]:
         """The rows that name a node, by that name as `nodes` finds it."""
         return grouped((row for row in self.rows if row.node), lambda row: self.nodes.find(row.node))
 
-    def but_for_zeros(self, serial: str) -> Listed | None:
+    def but_for_zeros(self, serial: str) -> ListedBoard | None:
         """Return the row whose serial number differs from this one by leading zeros alone, None if there is none."""
         row = self._without_zeros.get(same(serial).lstrip("0"))
         return row if row and same(row.serial) != same(serial) else None
@@ -102,7 +102,7 @@ class PackingList:
             if row and row.returned
         ]
 
-    def of_node(self, node: str) -> Sequence[Listed]:
+    def of_node(self, node: str) -> Sequence[ListedBoard]:
         """Return the rows of a node; none if the list names no such node."""
         return self.by_node.get(self.nodes.find(node), ())
 
@@ -175,7 +175,7 @@ def load(path: Path) -> PackingList:
     return PackingList(str(path), hashlib.sha256(raw).hexdigest(), tuple(rows))
 
 
-def parse(text: str, file: str) -> list[Listed]:
+def parse(text: str, file: str) -> list[ListedBoard]:
     """Return the rows of a packing list; messages call the file `file`. Raises BadFile."""
     lines = [(number, line) for number, line in enumerate(LINE_ENDS.split(text), 1) if line.strip(f" {DELIMITERS}")]
     if not lines:
@@ -191,7 +191,7 @@ def parse(text: str, file: str) -> list[Listed]:
         mistakes = list(_wrong(line, delimiter, header))
         errors += [f"{file}:{number}: {mistake}" for mistake in mistakes]
         if not mistakes:
-            rows.append(Listed(**dict(zip(header, _cells(line, delimiter), strict=False)), line=number))
+            rows.append(ListedBoard(**dict(zip(header, _cells(line, delimiter), strict=False)), line=number))
     errors += _duplicates(rows, file)
     if not rows and not errors:
         errors = [f"{file}:{lines[0][0]}: there is no row below the header"]
@@ -256,17 +256,17 @@ def _wrong(line: str, delimiter: str, header: Sequence[str]) -> Iterator[str]:
             yield f"column '{name}': has {len(cell):,} characters; at most {SHOWN} are read"
 
 
-def _duplicates(rows: Sequence[Listed], file: str) -> Iterator[str]:
+def _duplicates(rows: Sequence[ListedBoard], file: str) -> Iterator[str]:
     """Yield every serial number, and every UUID, that is in two rows, and every slot that two boards are listed for."""
     for name in ("serial", "uuid"):
-        rows_by_value: dict[str, Listed] = {}
+        rows_by_value: dict[str, ListedBoard] = {}
         for row in rows:
             value = same(getattr(row, name))
             first = rows_by_value.setdefault(value, row) if value else row
             if first is not row:
                 yield f"{file}:{row.line}: column '{name}': '{printable(value)}' is in line {first.line} already"
     nodes = NodeNames(row.node for row in rows if row.node)
-    slots: dict[tuple[str, object], Listed] = {}
+    slots: dict[tuple[str, object], ListedBoard] = {}
     for row in rows:
         if row.node and row.slot:
             index = index_of(row.slot)

@@ -9,8 +9,8 @@ from pytest_accel.core.metric_name import parse
 from pytest_accel.core.sku_types import DATASHEET_DTYPE, Platform, Sku
 from pytest_accel.probes.declare import declaration_of, finder_of
 
-ALL_NODES: Final = "fabric.all_reduce"
-"""The busbw of all nodes of a fabric run together, which rings over them hold below the wire rate of a node."""
+ALL_NODES: Final = "network.all_reduce"
+"""The busbw of all nodes of a network run together, which rings over them hold below the wire rate of a node."""
 
 
 def peak(sku: Sku, metric: str, platform: Platform) -> tuple[float, str] | None:

@@ -17,7 +17,7 @@ from pytest_accel.skus import classes, implied
 from pytest_accel.skus.peaks import why_not_applicable
 from pytest_accel.skus.readiness import Readiness, too_few
 
-NODE_FACTS = ("inventory.driver", "inventory.count", "inventory.delivered")
+NODE_FACTS = ("inventory.driver", "inventory.count", "inventory.packing_list")
 """Facts of the inventory whose subject is the node."""
 
 
@@ -85,7 +85,7 @@ def _fact(metric: str, expected: str | int, origin: str) -> Limit:
 def required(limits: Mapping[str, Limit], level: str, devices: Iterable[str]) -> list[tuple[str, str, str]]:
     """Return the keys (metric, subject, origin) of the verdicts that the level requires.
 
-    `devices` are UUIDs. A limit on a device's metric requires one verdict for each device. What only a fabric run
+    `devices` are UUIDs. A limit on a device's metric requires one verdict for each device. What only a network run
     measures is required of no node.
     """
     subjects = list(devices)
@@ -98,7 +98,7 @@ def required(limits: Mapping[str, Limit], level: str, devices: Iterable[str]) ->
 
 
 def between_nodes(metric: str) -> bool:
-    """Return True for a metric that a fabric run measures."""
+    """Return True for a metric that a network run measures."""
     probe = declaration_of(metric)
     return probe is not None and probe.runs == "nodes"
 

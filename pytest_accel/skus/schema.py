@@ -151,7 +151,7 @@ _limit_keys = yaml_nodes.record_of(
     required=("source",),
 ).stating(title="limit", dependentRequired={figure: ["source"] for figure in SOURCED_KEYS})
 
-FABRICS = ("infiniband", "roce", "efa", "slingshot", "ethernet")
+NETWORKS = ("infiniband", "roce", "efa", "slingshot", "ethernet")
 """Ways in which NICs are connected."""
 
 BOUNDS_IN_UNIT = ("floor", "ceiling", "warn", "reference", "by_ring")
@@ -246,11 +246,11 @@ _platform = yaml_nodes.record_of(
         "pcie": yaml_nodes.record_of({"gen": count, "lanes": count, "gb_per_s": positive}),
         "host_link": _link,
         "link": _link,
-        "fabric": yaml_nodes.record_of(
+        "network": yaml_nodes.record_of(
             {
                 "nics": count,
                 "gbit_per_s": positive,
-                "link": yaml_nodes.one_of(*FABRICS),
+                "link": yaml_nodes.one_of(*NETWORKS),
                 "nvls": flag,
                 "nvlink_domain": count,
                 "source": _source,

@@ -22,8 +22,8 @@ LAST = ("test_soak", "test_exact_matmul", "test_memory_pattern_hot", "test_vendo
 """The modules that run last. The soak comes after all that should run on cool devices. Exact products and the memory
 test follow it, on hot devices, then the vendor's diagnostic. The error counters come last, to cover all of it."""
 
-IN_FABRIC = ("test_inventory", "test_health", "test_host", "test_collectives", "test_network", "test_counters")
-"""The modules of a fabric run: a node that fails its own checks takes no part. `test_network` is in no other run."""
+NETWORK = ("test_inventory", "test_health", "test_host", "test_collectives", "test_network", "test_counters")
+"""The modules of a network run: a node that fails its own checks takes no part. `test_network` is in no other run."""
 
 _MODULES = {path.stem: path for path in Path(__file__).parent.glob("test_*.py")}
 

@@ -11,9 +11,9 @@ def test_inventory_node(accel_check, accel_devices, fact):
     accel_check(probes.inventory, fact=fact)
 
 
-def test_inventory_delivered(accel_check, accel_devices, accel_delivery):
+def test_inventory_packing_list(accel_check, accel_devices, accel_packing_list):
     """Check that every board that the packing list names for this node is in it."""
-    accel_check(probes.inventory, fact=accel_delivery)
+    accel_check(probes.inventory, fact=accel_packing_list)
 
 
 def test_inventory_sku(accel_check):

@@ -1,4 +1,4 @@
-"""A fabric run, which is what was measured between nodes, as lines."""
+"""A network run, which is what was measured between nodes, as lines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from pytest_accel.core.details import Found
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.network_run import NAMED, Fabric, NodeFinding, short_rails
+from pytest_accel.core.network_run import NAMED, NetworkRun, NodeConclusion, short_rails
 from pytest_accel.core.verdict import show
 from pytest_accel.core.words import counted, listed
 from pytest_accel.views.terminal import Line, closing_lines, folded
@@ -24,8 +24,8 @@ WHY: Final = {
 }
 
 
-def lines(network: Fabric, width: int | None = None) -> list[Line]:
-    """Return the nodes, pairs and islands of a fabric run, worst first, its figures and its closing line."""
+def lines(network: NetworkRun, width: int | None = None) -> list[Line]:
+    """Return the nodes, pairs and islands of a network run, worst first, its figures and its closing line."""
     rows = [*_nodes(network), *_pairs(network), *_islands(network)]
     left, right = (max((len(row[column]) for row in rows), default=0) for column in (0, 1))
     texts = [
@@ -38,9 +38,9 @@ def lines(network: Fabric, width: int | None = None) -> list[Line]:
 Row = tuple[str, str, str, str]
 
 
-def _nodes(network: Fabric) -> Iterator[Row]:
+def _nodes(network: NetworkRun) -> Iterator[Row]:
     """Yield a row for each named node, and one for others with the same text."""
-    pairs = [*zip(network.nodes, network.conclusion.findings, strict=False)]
+    pairs = [*zip(network.nodes, network.conclusion.nodes, strict=False)]
     for kind in SHOWN:
         of_kind = [(node.name, finding, node.left_out) for node, finding in pairs if finding.found == kind]
         groups = grouped(of_kind, (lambda row: row[0]) if kind in NAMED else (lambda row: row[1].text or row[2]))
@@ -50,7 +50,7 @@ def _nodes(network: Fabric) -> Iterator[Row]:
             yield kind, listed([name for name, *_ in group], MOST), reason, "red" if kind in NAMED else "yellow"
 
 
-def _why(finding: NodeFinding, median: float | None) -> str:
+def _why(finding: NodeConclusion, median: float | None) -> str:
     """Return the finding on a node in words."""
     if finding.found != "slow":
         return finding.text or WHY.get(finding.found, "")
@@ -60,27 +60,27 @@ def _why(finding: NodeFinding, median: float | None) -> str:
     return f"{show(finding.score, 'GB/s')}{of_median}, with {counted(finding.partners, 'partner')}{suffix}"
 
 
-def _pairs(network: Fabric) -> Iterator[Row]:
+def _pairs(network: NetworkRun) -> Iterator[Row]:
     for path in network.conclusion.paths:
         reason = "data arrived changed" if path.wrong else show(path.value, "GB/s")
         names = " - ".join(_named(network, path.nodes))
         yield "path", names, f"{reason}, both good with others", "red"
 
 
-def _islands(network: Fabric) -> Iterator[Row]:
+def _islands(network: NetworkRun) -> Iterator[Row]:
     for island in network.conclusion.islands:
         yield "island", listed(_named(network, island), MOST), "fast with each other, slow with all others", "red"
 
 
-def _named(network: Fabric, indexes: Sequence[int]) -> list[str]:
+def _named(network: NetworkRun, indexes: Sequence[int]) -> list[str]:
     return [network.nodes[index].name for index in indexes]
 
 
-def _figures(network: Fabric) -> str:
+def _figures(network: NetworkRun) -> str:
     """Return the numbers of nodes and rounds, and the median and the joint figure with their floors."""
     ends, conclusion = [round_.ended for round_ in network.rounds], network.conclusion
     seconds = f" in {max(ends) - min(round_.started for round_ in network.rounds):.0f} s" if ends else ""
-    good = sum(finding.found == "good" for finding in conclusion.findings)
+    good = sum(finding.found == "good" for finding in conclusion.nodes)
     parts = [f"{counted(len(network.nodes), 'node')}, {good} good: {counted(len(ends), 'round')}{seconds}"]
     figures = (
         ("median of a rank", conclusion.median, network.floor),

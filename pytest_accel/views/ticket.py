@@ -69,7 +69,7 @@ class Claim:
         yield f"{simulated}Return of {device.model}, serial {device.serial or 'unknown'}"
         yield ""
         yield f"node:     {run.host}"
-        yield f"place:    {device.name}, PCI {device.pci_address or 'unknown'}"
+        yield f"location: {device.name}, PCI {device.pci_address or 'unknown'}"
         yield f"UUID:     {device.uuid}"
         yield from (f"{name}: {device.facts[name]}" for name in FACTS if device.facts.get(name))
         yield f"examined: {run.started} by pytest_accel {run.software.get('pytest_accel', '')}".rstrip()

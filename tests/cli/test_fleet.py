@@ -20,7 +20,7 @@ from support.networks import ended, transport
 from support.rows import each_row
 
 from pytest_accel.cli.main import main
-from pytest_accel.core.network_run import Conclusion, Fabric, FabricNode, GroupResult, Report, Round
+from pytest_accel.core.network_run import Conclusion, GroupResult, NetworkNode, NetworkRun, Report, Round
 from pytest_accel.core.run import Launch, Run, RunInfo
 from pytest_accel.core.structured import plain
 from pytest_accel.core.verdict import Closing, Result
@@ -577,10 +577,10 @@ def test_a_node_that_is_busy_for_three_of_seven_nights_and_slow_is_drained_once(
     assert slurm.fleet("status", nights)[0] == 1
 
 
-# -- the fabric run
+# -- the network run
 
-FABRIC = ended(
-    Fabric([FabricNode("n1"), FabricNode("n2\x1b[31m"), FabricNode("n3")]),
+NETWORK = ended(
+    NetworkRun([NetworkNode("n1"), NetworkNode("n2\x1b[31m"), NetworkNode("n3")]),
     transport(lambda kind, group: 30.0 if 1 in group else 45.0),
 )
 
@@ -589,7 +589,7 @@ SLOW = "n2\\x1b[31m 33.3% behind the median of 3 nodes (45 GB/s) with each of 2 
 
 
 def a_cluster(slurm: Slurm, ends: str, then: str = "") -> list[str]:
-    """Have a Slurm of three nodes whose job ends at once as `ends`; return the words of a fabric run."""
+    """Have a Slurm of three nodes whose job ends at once as `ends`; return the words of a network run."""
     words = slurm.folder / "words"
     name = f"$(sed 's/.*-J \\([^ ]*\\).*/\\1/' {words})"
     slurm.put(
@@ -598,69 +598,73 @@ def a_cluster(slurm: Slurm, ends: str, then: str = "") -> list[str]:
         sbatch=f"cat > {slurm.folder}/script; echo $* > {words}; {then}\necho 7",
         squeue=f'test -e {words} && echo "7{US}{ends}{US}None{US}{ME}{US}0{US}{name}"; true',
     )
-    return ["fabric", "--sku=cpu", f"--output={slurm.run}"]
+    return ["network", "--sku=cpu", f"--output={slurm.run}"]
 
 
-def test_a_fabric_run_is_one_job_on_all_nodes_that_can_start_one(slurm: Slurm) -> None:
+def test_a_network_run_is_one_job_on_all_nodes_that_can_start_one(slurm: Slurm) -> None:
     command = a_cluster(slurm, "RUNNING")
     status, said = slurm.fleet(*command, "--qos=low", "--time=20", "--dry-run", "--", "-v")
     assert (status, "left out n3: drained: fan\n" in said) == (0, True)
     (line,) = [each for each in said.splitlines() if each.startswith("sbatch")]
     assert line.startswith("sbatch --parsable --exclusive --mem=0 --no-requeue --export=ALL -w n[1-2] -N2 -n2 -J ac")
-    assert re.search(r"-J accel-\S+-fabric -o \S+/jobs/fabric-%j.out -t20 .*--qos=low --no-kill$", line)
+    assert re.search(r"-J accel-\S+-network -o \S+/jobs/network-%j.out -t20 .*--qos=low --no-kill$", line)
     script = said[said.index("#!/bin/sh") :]
     assert re.search(
         r"exec srun --ntasks-per-node=1 --kill-on-bad-exit=0 --no-kill --wait=0 \S+ -c '.*' pytest --", script
     )
-    words = {"--accel-sku=cpu", "-v", "--accel-fabric", "--accel-time-limit=1140", f"--accel-output={slurm.run}"}
+    words = {"--accel-sku=cpu", "-v", "--accel-network", "--accel-time-limit=1140", f"--accel-output={slurm.run}"}
     assert words - set(script.split()) == set()
     assert not slurm.run.exists()
     assert slurm.fleet(*command, "--nodes=n1")[0] == 4, "scontrol names two, of which sinfo shows three"
     slurm.put(sinfo=f"{shown('idle')}; {shown('drained', 'fan', name='n2')}")
     status, said = slurm.fleet(*command)
-    assert (status, "--nodes: 1 node can start a job, and a fabric run needs two" in said) == (4, True)
+    assert (status, "--nodes: 1 node can start a job, and a network run needs two" in said) == (4, True)
 
 
-def test_a_fabric_run_ends_as_its_file_says_and_reports_name_it(
+def test_a_network_run_ends_as_its_file_says_and_reports_name_it(
     slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "SETTLE", 0.0)
-    (tmp_path / "fabric.json").write_text(json.dumps(plain(FABRIC)))
-    then = f"cp {tmp_path}/fabric.json {slurm.run}; stat -c '%a %s' {slurm.run}/fabric.secret > {tmp_path}/mode"
+    (tmp_path / "network.json").write_text(json.dumps(plain(NETWORK)))
+    then = f"cp {tmp_path}/network.json {slurm.run}; stat -c '%a %s' {slurm.run}/network.secret > {tmp_path}/mode"
     status, said = slurm.fleet(*a_cluster(slurm, "COMPLETED", then))
     assert status == 1
     assert (tmp_path / "mode").read_text() == "600 64\n", "the secret of the run is there before its job"
-    secret = (slurm.run / "fabric.secret").read_text()
-    others = [path for path in slurm.folder.rglob("*") if path.is_file() and path.name != "fabric.secret"]
+    secret = (slurm.run / "network.secret").read_text()
+    others = [path for path in slurm.folder.rglob("*") if path.is_file() and path.name != "network.secret"]
     assert not [path for path in others if secret in path.read_text(errors="replace")]
     assert said.splitlines()[-3:] == [
         "slow  n2\\x1b[31m  30 GB/s, 67% of the median, with 2 partners",
         "3 nodes, 2 good: 6 rounds in 0 s; median of a rank 45 GB/s (no floor); together 45 GB/s (no floor)",
-        f"REJECTED fabric: {SLOW}",
+        f"REJECTED network: {SLOW}",
     ]
     assert [node for node, _ in slurm.submitted()] == ["n1", "n2"]
     status, said = slurm.fleet("report", slurm.run)
     assert status == 6, "a node's own record rejects it, or nothing"
-    assert f"fabric: REJECTED fabric: {SLOW}\n" in said
+    assert f"network: REJECTED network: {SLOW}\n" in said
     status, said = slurm.start()
-    assert (status, "holds a 'fleet fabric', which is not continued" in said) == (4, True)
+    assert (status, "holds a 'fleet network', which is not continued" in said) == (4, True)
 
 
-WELL = replace(FABRIC.conclusion, closing=Closing("ACCEPTED fabric: all is well", 0, Result.ACCEPTED))
+WELL = replace(NETWORK.conclusion, closing=Closing("ACCEPTED network: all is well", 0, Result.ACCEPTED))
 ODD = [Round("pairs", [GroupResult((0, 9), [Report("measured", 45.0)] * 2)])]
-UNFINISHED = json.dumps(plain(replace(FABRIC, conclusion=Conclusion())))
-HIDES = json.dumps(plain(replace(FABRIC, conclusion=WELL)))
-UNKNOWN = json.dumps(plain(replace(FABRIC, rounds=ODD)))
+UNFINISHED = json.dumps(plain(replace(NETWORK, conclusion=Conclusion())))
+HIDES = json.dumps(plain(replace(NETWORK, conclusion=WELL)))
+UNKNOWN = json.dumps(plain(replace(NETWORK, rounds=ODD)))
 
 
 @pytest.mark.parametrize(
     ("ends", "left", "told"),
     [
-        ("TIMEOUT", "", "fabric.json: cannot be read: No such file"),
-        ("FAILED", "{", "fabric.json:"),
-        ("FAILED", UNFINISHED, "the fabric run did not come to its end; 6 rounds"),
-        ("FAILED", '{"nodes": 3}', "is not the fabric.json of a fabric run"),
-        ("FAILED", HIDES, f"as 'ACCEPTED fabric: all is well', and what it holds closes as 'REJECTED fabric: {SLOW}'"),
+        ("TIMEOUT", "", "network.json: cannot be read: No such file"),
+        ("FAILED", "{", "network.json:"),
+        ("FAILED", UNFINISHED, "the network run did not come to its end; 6 rounds"),
+        ("FAILED", '{"nodes": 3}', "is not the network.json of a network run"),
+        (
+            "FAILED",
+            HIDES,
+            f"as 'ACCEPTED network: all is well', and what it holds closes as 'REJECTED network: {SLOW}'",
+        ),
         ("FAILED", UNKNOWN, "holds values that no run writes"),
     ],
     ids=["none", "torn", "unfinished", "other", "hides", "unknown"],
@@ -671,11 +675,11 @@ def test_a_job_that_ends_without_the_file_judges_nothing_and_says_why(
     monkeypatch.setattr(waiting, "SETTLE", 0.0)
     (slurm.folder / "left").write_text(left)
     last = "slurmstepd: error: no space left\\nsrun: error: n1: task 0: Exited with exit code 3"
-    leaves = f"printf '{last}\\n' > {slurm.run}/jobs/fabric-7.out"
-    leaves += f"; cp {slurm.folder}/left {slurm.run}/fabric.json" if left else ""
+    leaves = f"printf '{last}\\n' > {slurm.run}/jobs/network-7.out"
+    leaves += f"; cp {slurm.folder}/left {slurm.run}/network.json" if left else ""
     status, said = slurm.fleet(*a_cluster(slurm, ends, leaves))
     assert status == 6
     assert f"n[1-2]  job ended as {ends} without a record; their output ends: slurmstepd: error: no space left" in said
     assert "skipped     n3  drained: fan" in said
     closing = said.splitlines()[-1]
-    assert (closing.startswith("NOT JUDGED fabric: "), told in closing) == (True, True), closing
+    assert (closing.startswith("NOT JUDGED network: "), told in closing) == (True, True), closing

@@ -332,12 +332,12 @@ def by_list(text: str, record: Run | None = None) -> Run:
 def test_a_packing_list_that_the_run_did_not_have_is_demanded() -> None:
     whole = by_list("serial,node\n165,n1\n")
     assert word(whole) == "ACCEPTED"
-    assert (status(whole, "inventory.serial"), status(whole, "inventory.delivered")) == (Status.PASS, Status.PASS)
+    assert (status(whole, "inventory.serial"), status(whole, "inventory.packing_list")) == (Status.PASS, Status.PASS)
     assert whole.packing_list == {"file": "delivery.csv", "sha256": "5ha", "boards": 1, "names_nodes": True}
     for text, metric in (
         ("serial\n7\n", "inventory.serial"),
         ("serial,node\n165,n2\n7,n1\n", "inventory.serial"),
-        ("serial,node\n165,n1\n7,n1\n", "inventory.delivered"),
+        ("serial,node\n165,n1\n7,n1\n", "inventory.packing_list"),
     ):
         other = by_list(text)
         assert (word(other), status(other, metric)) == ("REJECTED", Status.FAIL)
@@ -348,6 +348,6 @@ def test_another_packing_list_leaves_nothing_of_the_one_before() -> None:
     assert word(rejected) == "REJECTED"
     again = by_list("serial\n165\n", rejected)
     assert word(again) == "ACCEPTED"
-    assert not [each for each in again.verdicts if each.metric == "inventory.delivered"]
+    assert not [each for each in again.verdicts if each.metric == "inventory.packing_list"]
     assert word(judge_again(again, terms(sku()))) == "ACCEPTED"  # now its list is that of the record
     assert word(judge_again(rejected, terms(sku()))) == "REJECTED"

@@ -18,7 +18,7 @@ from support.rows import each_row
 
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.drivers.host import DECLARED, HostReader
-from pytest_accel.drivers.host.host_environment import Place, place
+from pytest_accel.drivers.host.host_environment import HostEnvironment, host_environment
 from pytest_accel.drivers.host.reading import HOST_READERS, answer, needed, read
 
 VIRTUAL = f"{NIC[:-1]}2"
@@ -171,20 +171,20 @@ def test_the_rates_of_the_nics_for_accelerators(tmp_path: Path, what: str, told:
 
 @each_row(("told", "container", "machine"), CASES["places"])
 def test_container_and_virtual_machine_are_told_apart(tmp_path: Path, told: Any, container: str, machine: str) -> None:
-    found = place(make(tmp_path, tree(told)))
+    found = host_environment(make(tmp_path, tree(told)))
     assert (found.container, found.machine) == (container, machine)
 
 
 @each_row(
     ("where", "words"),
     [
-        (Place(root=False, container="", machine=""), "requires root"),
-        (Place(root=True, container="docker", machine=""), "requires the host instead of a container"),
-        (Place(root=False, container="", machine="kvm"), "requires bare metal and root"),
+        (HostEnvironment(root=False, container="", machine=""), "requires root"),
+        (HostEnvironment(root=True, container="docker", machine=""), "requires the host instead of a container"),
+        (HostEnvironment(root=False, container="", machine="kvm"), "requires bare metal and root"),
         (METAL, ""),
     ],
 )
-def test_what_is_hidden_says_what_it_takes(tmp_path: Path, where: Place, words: str) -> None:
+def test_what_is_hidden_says_what_it_takes(tmp_path: Path, where: HostEnvironment, words: str) -> None:
     assert needed(HOST_READERS["acs"], where) == words
     assert why(tmp_path, "acs", where) == "the PCI bus shows no accelerator", "what is absent takes no permission"
     make(tmp_path, tree({"gpu": {}, "bridges 64": [[]]}))

@@ -11,7 +11,7 @@ from support import shipped
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.messages import Problem
 from pytest_accel.drivers import Hint, NoDriver, pci, pci_only, registry
-from pytest_accel.drivers.host.host_environment import Place
+from pytest_accel.drivers.host.host_environment import HostEnvironment
 from pytest_accel.drivers.pci_only import PciOnlyDriver
 from pytest_accel.judging.facts import inventory
 from pytest_accel.judging.facts.error_counters import CounterReadings
@@ -26,7 +26,7 @@ GAUDI3, MAX_1550, TRAINIUM2, ASCEND = "1da3:1060", "8086:0bd5", "1d0f:7364", "19
 def bus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A PCI bus without any device, on bare metal."""
     monkeypatch.setattr(pci, "DEVICES", tmp_path)
-    monkeypatch.setattr(pci_only, "place", lambda: Place(root=False, container="", machine=""))
+    monkeypatch.setattr(pci_only, "host_environment", lambda: HostEnvironment(root=False, container="", machine=""))
     return tmp_path
 
 
@@ -92,7 +92,7 @@ def test_a_gpu_of_intel_says_nothing_of_its_link_to_the_host(bus: Path) -> None:
 
 
 def test_nor_does_a_virtual_machine(bus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pci_only, "place", lambda: Place(root=False, container="", machine="qemu"))
+    monkeypatch.setattr(pci_only, "host_environment", lambda: HostEnvironment(root=False, container="", machine="qemu"))
     device = discovered(plug(bus, "0000:33:00.0", GAUDI3, current_link_width="1"))[0]
     assert "pcie_width" not in device.facts
     assert "emulated (qemu)" in device.facts["unread"]["pcie_width"]

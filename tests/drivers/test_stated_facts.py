@@ -14,7 +14,7 @@ from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.device_facts import DEVICE_FACTS
 from pytest_accel.core.measurement import Device
 from pytest_accel.drivers import Driver, Hint, library_query, pci, pci_only
-from pytest_accel.drivers.host.host_environment import Place
+from pytest_accel.drivers.host.host_environment import HostEnvironment
 from pytest_accel.drivers.vendors import habana
 from pytest_accel.drivers.vendors.amd.driver import AmdDriver
 from pytest_accel.drivers.vendors.cpu.driver import CpuDriver
@@ -60,7 +60,7 @@ def bus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     devices.mkdir()
     (devices / address).symlink_to(folder)
     monkeypatch.setattr(pci, "DEVICES", devices)
-    monkeypatch.setattr(pci_only, "place", lambda: Place(root=False, container="", machine=""))
+    monkeypatch.setattr(pci_only, "host_environment", lambda: HostEnvironment(root=False, container="", machine=""))
     return address
 
 
@@ -110,7 +110,9 @@ def test_a_device_of_a_virtual_machine_is_passed_through_whatever_nvml_says(
     (pci.DEVICES / bus / "class").write_text("0x030200\n")
     gpu = nvml.h100(nvmlDeviceGetPciInfo_v3=nvml.fills(busId=f"0000{bus}".encode(), pciDeviceId=0x233010DE))
     nvml.install(nvml.NvmlLibrary([gpu]))
-    monkeypatch.setattr(library_query, "place", lambda: Place(root=False, container="", machine=machine))
+    monkeypatch.setattr(
+        library_query, "host_environment", lambda: HostEnvironment(root=False, container="", machine=machine)
+    )
     (device,) = nvidia_driver.discover()
     assert device.facts["virtualization"] == mode
     assert ("pcie_path" in device.facts) == (mode == "none")

@@ -42,7 +42,7 @@ def rehearsed(number: int) -> Run:
 def test_a_delivery_of_which_everything_is_accepted(tmp_path: Path) -> None:
     for number in range(3):
         save(node(number), tmp_path / "records" / f"node{number}")
-    status, found = told(tmp_path, f"--expect={packing(tmp_path, 3)}")
+    status, found = told(tmp_path, f"--packing-list={packing(tmp_path, 3)}")
     assert (status, found["result"]) == (0, "ACCEPTED")
     assert found["of_nodes"] == {"accepted": 3, "rejected": 0, "not judged": 0, "missing": 0}
     assert found["of_devices"] == {"accepted": 24, "rejected": 0, "not judged": 0, "missing": 0}
@@ -59,7 +59,7 @@ def test_a_rejected_board_is_on_the_list_to_send_back(tmp_path: Path) -> None:
     assert status == 1
     assert found["of_devices"] == {"accepted": 8, "rejected": 1, "not judged": 7, "missing": 0}
     (one,) = found["rejections"]
-    assert (one["node"], one["place"], one["serial"]) == ("node1", "gpu3 (0000:03:00.0)", "16500013")
+    assert (one["node"], one["location"], one["serial"]) == ("node1", "gpu3 (0000:03:00.0)", "16500013")
     assert one["title"] == "A203 memory-unrepairable"
     assert one["do"] == "drain the node and return the device"
 
@@ -85,7 +85,7 @@ def test_boards_that_are_twice_swapped_missing_or_not_listed_are_named(tmp_path:
     unlisted = str(record(2).devices[7].serial)
     boards = packing(tmp_path, 4, **{one: other, other: one, unlisted: "XYZ"})
     boards.write_text(boards.read_text() + "X5,node5\n")
-    status, found = told(tmp_path, f"--expect={boards}")
+    status, found = told(tmp_path, f"--packing-list={boards}")
     assert status == 1
     # The runs had no list and accepted everything: two boards swapped, one not on the list, the eight of node5 moved.
     assert (found["of_devices"]["accepted"], found["of_devices"]["rejected"]) == (32 - 11, 11)
@@ -110,7 +110,7 @@ def test_a_list_without_leading_zeros_rejects_nothing(tmp_path: Path) -> None:
     with_zeros = node(0)
     devices = [replace(each, serial=f"00{each.serial}") for each in with_zeros.devices]
     save(replace(with_zeros, devices=devices), tmp_path / "records" / "node0")
-    status, found = told(tmp_path, f"--expect={packing(tmp_path, 1)}")
+    status, found = told(tmp_path, f"--packing-list={packing(tmp_path, 1)}")
     assert (status, found["result"], found["of_devices"]["missing"]) == (6, "NOT JUDGED", 0)
     (one,) = found["differences"]
     assert one["words"].startswith("In node0, but for zeros: 8 boards: ")
@@ -184,7 +184,7 @@ def test_boards_of_nodes_whose_names_differ_after_the_dot_are_swapped(tmp_path: 
     for number, host in ((0, "n1.b"), (1, "n1.a")):
         rows += [f"{each.serial},{host}" for each in record(number).devices]
     (tmp_path / "delivery.csv").write_text("\n".join(rows))
-    status, found = told(tmp_path, f"--expect={tmp_path / 'delivery.csv'}")
+    status, found = told(tmp_path, f"--packing-list={tmp_path / 'delivery.csv'}")
     assert (status, found["absent"], len(found["differences"])) == (1, [], 8)
     assert all(each["words"].startswith("Swapped: ") for each in found["differences"])
     expected = (ExpectedNode("n1.a"), ExpectedNode("n1.b"), ExpectedNode("n1.c"))
@@ -198,7 +198,7 @@ def test_what_the_run_of_a_node_cannot_tell_rejects_no_board_of_the_delivery(tmp
     blind = node(1)
     unread = replace(blind.devices[0], serial=None, facts={"unread": {"serial": "no permission"}})
     save(replace(blind, devices=[unread, *blind.devices[1:]]), tmp_path / "records" / "node1")
-    status, found = told(tmp_path, f"--expect={packing(tmp_path, 2)}")
+    status, found = told(tmp_path, f"--packing-list={packing(tmp_path, 2)}")
     assert (status, found["result"], found["of_devices"]["accepted"]) == (6, "NOT JUDGED", 7)
     for words in (
         "In u12, node unknown: 8 boards: 16500000, 16500001, ",
@@ -331,7 +331,7 @@ def test_one_node_of_the_list_cannot_stand_for_two(tmp_path: Path) -> None:
         half.info["platform"] = "hgx4"
         half = judged(whole(half))
         save(on_host(half, host), tmp_path / "records" / host)
-    status, found = told(tmp_path, f"--expect={packing(tmp_path, 1)}")
+    status, found = told(tmp_path, f"--packing-list={packing(tmp_path, 1)}")
     assert (status, found["of_devices"]["missing"]) == (6, 0)
     assert "node0 on the packing list may be any of: node0.a, node0.b." in found["reasons"]
 

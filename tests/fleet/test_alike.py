@@ -104,7 +104,7 @@ def test_twelve_nodes_with_one_odd_firmware_one_slow_and_one_of_another_kind(
     outcomes = {each["name"]: each["outcome"] for each in found["nodes"]}
     assert [name for name, each in outcomes.items() if each == "rejected"] == ["node9"]
     (back,) = (each for each in found["rejections"] if each["node"] == "node9")
-    assert (back["place"], back["title"], back["words"]) == ("node", "A208 memory-slow", slow)
+    assert (back["location"], back["title"], back["words"]) == ("node", "A208 memory-slow", slow)
     assert {f"- {slow}.", f"- {firmware}.", f"- {kind}."} <= {*capsys.readouterr().out.splitlines()}
 
 

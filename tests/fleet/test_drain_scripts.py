@@ -136,7 +136,7 @@ SwitchName=spine Level=1 LinkSpeed=1 Nodes=node[1-3] Switches=leaf[1-2]"""
     (tmp_path / "STORE").mkdir()
     text = f"cd {tmp_path}\n{script('fleet.md', 'topology')}"
     assert ended(text, PATH=f"{tmp_path}:{os.environ['PATH']}") == 0
-    assert (tmp_path / "STORE/places.csv").read_text() == "node,switch\nnode1,leaf1\nnode2,leaf1\nnode3,leaf2\n"
+    assert (tmp_path / "STORE/locations.csv").read_text() == "node,switch\nnode1,leaf1\nnode2,leaf1\nnode3,leaf2\n"
 
 
 def test_features_of_slurm_become_places(tmp_path: Path) -> None:
@@ -146,5 +146,5 @@ def test_features_of_slurm_become_places(tmp_path: Path) -> None:
     (tmp_path / "STORE").mkdir()
     text = f"cd {tmp_path}\n{script('fleet.md', '%N %f')}"
     assert ended(text, PATH=f"{tmp_path}:{os.environ['PATH']}") == 0
-    found = (tmp_path / "STORE/places.csv").read_text()
+    found = (tmp_path / "STORE/locations.csv").read_text()
     assert found == "node,rack,feed\nn1,rack12,feedA\nn2,rack=13,\nn3,,\n"

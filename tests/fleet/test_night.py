@@ -19,7 +19,7 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Closing, Status, Waiver
 from pytest_accel.fleet.nights import database, night_store, questions
 from pytest_accel.fleet.nights.night import Night, look
-from pytest_accel.fleet.nights.queries import PLACES, StoredNights
+from pytest_accel.fleet.nights.queries import LOCATIONS, StoredNights
 from pytest_accel.judging.verdicts.distance import RULES
 
 FIRST = date(2026, 11, 1)
@@ -61,7 +61,7 @@ def found_in(folder: Path, rows: list[Drawn], places: str = "") -> Night:
     place.mkdir(parents=True)
     (place / night_store.ABOUT).write_text(json.dumps({"schema": 1, "simulated": False}))
     if places:
-        (place / PLACES).write_bytes(places.encode())
+        (place / LOCATIONS).write_bytes(places.encode())
     connection = database.connect()
     lines = folder / "rows.jsonl"
     lines.write_text("\n".join(json.dumps(each, default=str) for each in rows))
@@ -91,7 +91,7 @@ def told(night: Night, *but: str) -> dict[str, list[Any]]:
     keys = ("place", "node", "name", "night", "nodes")
     return {
         name: [(next((row[key] for key in keys if row.get(key)), ""), row.get("metric")) for row in rows]
-        for name, rows in night.findings.items()
+        for name, rows in night.anomalies.items()
         if rows and name not in but
     }
 
@@ -123,14 +123,14 @@ def test_a_device_far_behind_its_like_since_a_night(metric: str, tmp_path: Path)
 
     night = found_in(tmp_path, figures(24, 12, change))
     assert told(night) == {"behind": [("n005 gpu3", metric)], "losses": [("n005 gpu3", metric)]}
-    (row,) = night.findings["behind"]
+    (row,) = night.anomalies["behind"]
     assert row["since"] == date(2026, 11, 9)
     assert row["lost"] == pytest.approx(0.1, abs=0.03)
-    assert night.findings["losses"][0]["step"]
+    assert night.anomalies["losses"][0]["step"]
     assert night.exit == 1
 
 
-def test_a_rack_that_is_slow_is_one_finding_and_says_since_when(tmp_path: Path) -> None:
+def test_a_rack_that_is_slow_is_one_anomaly_and_says_since_when(tmp_path: Path) -> None:
     """Three percent of a product whose devices differ by one: no device alone is an outlier."""
 
     def change(row: Drawn, night: int, node: int) -> None:
@@ -138,8 +138,13 @@ def test_a_rack_that_is_slow_is_one_finding_and_says_since_when(tmp_path: Path) 
             loses(0.03, "matmul.bf16")(row)
 
     night = found_in(tmp_path, figures(24, 12, change), RACKS)
-    (row,) = night.findings["behind"]
-    assert (row["what"], row["place"], row["metric"], row["since"]) == ("rack", "r2", "matmul.bf16", date(2026, 11, 5))
+    (row,) = night.anomalies["behind"]
+    assert (row["what"], row["location"], row["metric"], row["since"]) == (
+        "rack",
+        "r2",
+        "matmul.bf16",
+        date(2026, 11, 5),
+    )
     assert told(night, "behind") == {}, "the rack explains its devices"
 
 
@@ -166,7 +171,7 @@ def test_a_slow_loss_is_found_and_one_that_the_fleet_shares_is_the_fleet_s(tmp_p
 
     night = found_in(tmp_path / "one", figures(24, 14, one))
     assert "losses" in told(night)
-    assert not night.findings["losses"][0]["step"]
+    assert not night.anomalies["losses"][0]["step"]
     night = found_in(tmp_path / "all", figures(24, 14, lambda row, night, _: loses(0.002 * night)(row)))
     assert list(told(night)) == ["drifts"]
 
@@ -183,7 +188,7 @@ def test_few_devices_tell_their_own_losses_alone(tmp_path: Path) -> None:
     """Twelve devices are too few to say that the fleet loses, or who is behind."""
     night = found_in(tmp_path, figures(3, 14, lambda row, night, _: loses(0.004 * night)(row), devices=4))
     assert list(told(night)) == ["losses"]
-    assert len(night.findings["losses"]) == 12
+    assert len(night.anomalies["losses"]) == 12
 
 
 def test_a_series_ends_with_an_update_of_its_driver(tmp_path: Path) -> None:
@@ -194,7 +199,7 @@ def test_a_series_ends_with_an_update_of_its_driver(tmp_path: Path) -> None:
 
     night = found_in(tmp_path, figures(24, 14, change))
     assert list(told(night)) == ["updates"]
-    (row,) = night.findings["updates"]
+    (row,) = night.anomalies["updates"]
     assert (row["metric"], row["old"], row["new"], row["devices"]) == ("stream.triad", "580", "590", 192)
     assert row["change"] == pytest.approx(-0.04, abs=0.002)
 
@@ -212,9 +217,9 @@ def test_boards_that_moved_values_unlike_all_others_and_what_is_missing(tmp_path
         return night != 4 and not (node == 10 and night > 8)
 
     night = found_in(tmp_path, figures(24, 12, change))
-    found = {name: night.findings[name] for name in told(night)}
+    found = {name: night.anomalies[name] for name in told(night)}
     assert set(found) == {"moved", "unlike", "absent", "missing_nights", "doubled"}
-    assert [(row["place"], row["was"], row["since"]) for row in found["moved"]] == [
+    assert [(row["location"], row["was"], row["since"]) for row in found["moved"]] == [
         ("n001 gpu1", "n002 gpu2", date(2026, 11, 7)),
         ("n002 gpu2", "n001 gpu1", date(2026, 11, 7)),
     ]
@@ -226,7 +231,7 @@ def test_boards_that_moved_values_unlike_all_others_and_what_is_missing(tmp_path
 
 def test_a_fleet_of_which_each_night_examines_a_part_misses_no_node(tmp_path: Path) -> None:
     night = found_in(tmp_path, figures(14, 21, lambda _, night, node: node % 7 == night % 7, devices=1))
-    assert not night.findings["absent"]
+    assert not night.anomalies["absent"]
 
 
 def test_what_is_marginal_or_fails_every_third_night(tmp_path: Path) -> None:
@@ -277,8 +282,8 @@ def test_the_sql_that_is_printed_answers_by_itself(tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("places", "why"),
     [
-        ("host,rack\nn001,r1\n", "places.csv:1: has no column 'node'"),
-        ("node,rack\nn001\rn002,r1\n", "places.csv:2: the line is not CSV"),
+        ("host,rack\nn001,r1\n", "locations.csv:1: has no column 'node'"),
+        ("node,rack\nn001\rn002,r1\n", "locations.csv:2: the line is not CSV"),
     ],
 )
 def test_a_list_of_places_that_cannot_be_used_is_told(

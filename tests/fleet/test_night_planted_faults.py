@@ -45,25 +45,25 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, 
 def test_devices_that_are_slow_and_those_that_lose_speed(drawn: tuple[dict[str, Any], Night]) -> None:
     planned, night = drawn
     sick, drifting = set(planned["sick"].items()), set(planned["drifting"].items())
-    behind, losses = night.findings["behind"], night.findings["losses"]
+    behind, losses = night.anomalies["behind"], night.anomalies["losses"]
     found = {(number(one), metric) for one in behind for metric in (one["metric"], *one["also"])}
     assert sick <= found <= sick | drifting
     assert {(number(each), each["metric"]) for each in losses} == drifting
-    assert not night.findings["drifts"]
-    assert not any(night.findings[each] for each in ("moved", "unlike", "absent"))
+    assert not night.anomalies["drifts"]
+    assert not any(night.anomalies[each] for each in ("moved", "unlike", "absent"))
 
 
 def test_repeat_offenders(drawn: tuple[dict[str, Any], Night]) -> None:
     planned, night = drawn
-    assert set(map(number, night.findings["failed_again"])) == set(planned["failing"])
-    assert set(map(number, night.findings["marginal_again"])) == set(planned["marginal"])
+    assert set(map(number, night.anomalies["failed_again"])) == set(planned["failing"])
+    assert set(map(number, night.anomalies["marginal_again"])) == set(planned["marginal"])
 
 
 def test_an_update_and_the_limits(drawn: tuple[dict[str, Any], Night]) -> None:
     _, night = drawn
-    changed = [(each["sku"], each["metric"], each["old"], each["new"]) for each in night.findings["updates"]]
+    changed = [(each["sku"], each["metric"], each["old"], each["new"]) for each in night.anomalies["updates"]]
     assert changed == [("mi300x", "matmul.bf16", "6.3.0", "6.4.1")]
-    assert night.findings["updates"][0]["change"] == pytest.approx(-0.04, abs=0.003)
-    assert [(each["sku"], each["metric"]) for each in night.findings["doubtful_limits"]] == [
+    assert night.anomalies["updates"][0]["change"] == pytest.approx(-0.04, abs=0.003)
+    assert [(each["sku"], each["metric"]) for each in night.anomalies["doubtful_limits"]] == [
         ("h100-sxm", "matmul.fp64")
     ]

@@ -60,7 +60,7 @@ def test_the_json_is_complete(store: Path, capsys: pytest.CaptureFixture[str]) -
     found = json.loads(shown(store, "json", capsys))
     assert found["exit"] == 1
     (behind,) = found["findings"]["behind"]
-    assert (behind["place"], behind["serial"]) == ("rack7-n02 gpu3", "16500023")
+    assert (behind["location"], behind["serial"]) == ("rack7-n02 gpu3", "16500023")
     assert sorted([behind["metric"], *behind["also"]]) == ["host_copy.h2d", "matmul.bf16", "stream.triad"]
     assert len(found["runs"]) == NODES
 
@@ -76,11 +76,17 @@ def test_one_night_and_an_earlier_one(store: Path, capsys: pytest.CaptureFixture
 
 def test_the_metrics_have_few_labels(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     families = {each.name: each for each in text_string_to_metric_families(shown(store, "prometheus", capsys))}
-    assert {each.labels["kind"]: each.value for each in families["accel_fleet_findings_by_kind"].samples}["behind"] == 1
+    assert {each.labels["kind"]: each.value for each in families["accel_fleet_anomalies_by_kind"].samples}[
+        "behind"
+    ] == 1
     medians = {each.labels["metric"]: each.value for each in families["accel_fleet_median_bytes_per_second"].samples}
     assert medians["stream.triad"] == pytest.approx(2.95e12, rel=0.01)
     (lost,) = families.pop("accel_fleet_lost_ratio").samples
-    assert (lost.labels["kind"], lost.labels["place"], lost.labels["node"]) == ("behind", "rack7-n02 gpu3", "rack7-n02")
+    assert (lost.labels["kind"], lost.labels["location"], lost.labels["node"]) == (
+        "behind",
+        "rack7-n02 gpu3",
+        "rack7-n02",
+    )
     assert lost.value == pytest.approx(0.15, abs=0.03)
     labels = {label for each in families.values() for sample in each.samples for label in sample.labels}
     assert not labels & {"node", "device", "uuid", "serial"}

@@ -1,4 +1,4 @@
-"""Fabric runs as one job of a real Slurm cluster of pretend nodes, whose workers meet by gloo.
+"""Network runs as one job of a real Slurm cluster of pretend nodes, whose workers meet by gloo.
 
 Below our code every all-reduce takes a stated time, so that other work on this machine makes no node slow.
 """
@@ -37,7 +37,7 @@ BODY = """
 SKU = """
 sku: small
 extends: cpu
-probes: {fabric_pairs: {size: 1MiB}, collective: {size: 1MiB}}
+probes: {network_pairs: {size: 1MiB}, collective: {size: 1MiB}}
 """
 
 
@@ -47,8 +47,8 @@ def slurm() -> Iterator[SlurmCluster]:
         yield started
 
 
-class FabricJob:
-    """A job of `fleet fabric`, with the nodes as `pytest-accel` and the queue show them."""
+class NetworkJob:
+    """A job of `fleet network`, with the nodes as `pytest-accel` and the queue show them."""
 
     def __init__(self, slurm: SlurmCluster, folder: Path) -> None:
         self.slurm, self.place, self.folder = slurm, folder, folder / "run"
@@ -71,7 +71,7 @@ class FabricJob:
     def run(self, *words: str) -> tuple[int, str]:
         """Run the job on all nodes that can start one, and wait for it."""
         own = ("--sku", self.place / "small.yaml", "--level", "quick", "--output", self.folder)
-        return self.fleet("fabric", *own, "--", "--accel-patience=10", *words)
+        return self.fleet("network", *own, "--", "--accel-patience=10", *words)
 
     def records(self) -> list[dict[str, Any]]:
         """Return the record of each node."""
@@ -79,24 +79,24 @@ class FabricJob:
 
     def found(self) -> dict[str, str]:
         """Return what was found of each node that is not good."""
-        fabric: dict[str, Any] = json.loads((self.folder / "fabric.json").read_text())
-        pairs = zip(fabric["nodes"], fabric["conclusion"]["findings"], strict=True)
+        network: dict[str, Any] = json.loads((self.folder / "network.json").read_text())
+        pairs = zip(network["nodes"], network["conclusion"]["nodes"], strict=True)
         return {node["name"]: each["found"] for node, each in pairs if each["found"] != "good"}
 
 
 @pytest.mark.nightly
 def test_a_slow_node_is_named_and_drained_by_its_own_record(slurm: SlurmCluster, tmp_path: Path) -> None:
-    job = FabricJob(slurm, tmp_path)
+    job = NetworkJob(slurm, tmp_path)
     (tmp_path / "slow-tray3").touch()
     status, said = job.run()
     assert status == 1, said
     assert "job " in said.splitlines()[0] + said
     assert job.found() == {"tray3": "slow"}
-    assert said.splitlines()[-1].startswith("REJECTED fabric: tray3 "), said
+    assert said.splitlines()[-1].startswith("REJECTED network: tray3 "), said
     status, said = job.fleet("report", job.folder)
     assert status == 1, said
-    assert "rejected    tray3  REJECTED node: fabric.pairs " in said
-    assert "fabric: REJECTED fabric: tray3 " in said
+    assert "rejected    tray3  REJECTED node: network.pairs " in said
+    assert "network: REJECTED network: tray3 " in said
     status, said = job.fleet("drain", job.folder)
     assert "nodename=tray3 state=drain" in said, said
     assert said.count("state=drain") == 1
@@ -105,13 +105,13 @@ def test_a_slow_node_is_named_and_drained_by_its_own_record(slurm: SlurmCluster,
 @pytest.mark.nightly
 def test_a_peer_without_the_secret_changes_nothing(slurm: SlurmCluster, tmp_path: Path) -> None:
     """It forges, overwrites and deletes every message once or twice, as in tests/run/test_network_peers.py."""
-    job = FabricJob(slurm, tmp_path)
+    job = NetworkJob(slurm, tmp_path)
     (tmp_path / "slow-tray3").touch()
     (tmp_path / "earlier").write_text("{}")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     job.more = {"MASTER_PORT": port}
-    words = ("-c", content("fabric/peer.py.in"), "127.0.0.1", port, tmp_path / "kept", tmp_path / "earlier")
+    words = ("-c", content("network/peer.py.in"), "127.0.0.1", port, tmp_path / "kept", tmp_path / "earlier")
     with subprocess.Popen([sys.executable, *map(str, words)], stdout=subprocess.PIPE, text=True) as peer:
         try:
             status, said = job.run()
@@ -119,19 +119,19 @@ def test_a_peer_without_the_secret_changes_nothing(slurm: SlurmCluster, tmp_path
         finally:
             peer.kill()
     assert (status, job.found()) == (1, {"tray3": "slow"}), said
-    assert said.splitlines()[-1].startswith("REJECTED fabric: tray3 "), said
+    assert said.splitlines()[-1].startswith("REJECTED network: tray3 "), said
     assert int(told.split(", ")[1].split()[0]) > 40, told
     assert [record["closing"]["result"] for record in job.records()] == ["HELD", "HELD", "REJECTED", "HELD"]
-    assert not (job.folder / "fabric.secret").exists(), "rank 0 has removed it"
+    assert not (job.folder / "network.secret").exists(), "rank 0 has removed it"
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("when", ["before it arrives", "in the middle"])
 def test_a_node_that_goes_down_does_not_end_the_others(slurm: SlurmCluster, tmp_path: Path, when: str) -> None:
-    job = FabricJob(slurm, tmp_path)
+    job = NetworkJob(slurm, tmp_path)
 
     def begun() -> bool:
-        logs = (job.folder / "jobs").glob("fabric-*.out")
+        logs = (job.folder / "jobs").glob("network-*.out")
         return any("collected" in each.read_text() for each in logs)
 
     def kill() -> None:

@@ -358,7 +358,7 @@ def test_one_run_hides_no_rejection_of_the_nights_before(store: Store, tmp_path:
     assert store("add", saved(tmp_path / "again", accepted, fleet_nights.record(2, 1, accepts=True)))[0] == 0
     status, told = store("show")
     assert status == 6, "it has no run tonight"
-    assert BEFORE in told.partition("No findings for: ")[2]
+    assert BEFORE in told.partition("No anomalies for: ")[2]
 
 
 def test_one_device_on_two_nodes_is_told_and_has_no_past_in_that_night(store: Store, tmp_path: Path) -> None:
@@ -389,7 +389,7 @@ def test_two_nodes_of_one_host_name_are_two_nodes(store: Store, tmp_path: Path) 
     assert "duplicate devices (" not in told
     status, told = store("show", "--format=json")
     found = json.loads(told)
-    rejected = [each["node"] for each in found["findings"]["rejected_before"]]
+    rejected = [each["node"] for each in found["anomalies"]["rejected_before"]]
     assert (status, found["gone"], rejected) == (1, ["localhost"], ["localhost"])
     assert len(store.rows("SELECT DISTINCT uuid FROM figures WHERE name = 'node'")) == 2
 
@@ -402,7 +402,7 @@ def test_a_node_with_an_exchanged_board_is_the_same_node(store: Store, tmp_path:
     path.write_text(json.dumps({**raw, "sha256": seal(raw)}))
     assert store("add", records)[0] == 0
     status, told = store("show")
-    assert (status, BEFORE in told.partition("No findings for: ")[2]) == (0, True)
+    assert (status, BEFORE in told.partition("No anomalies for: ")[2]) == (0, True)
 
 
 @pytest.mark.nightly

@@ -297,7 +297,7 @@ def test_a_metric_without_a_peak_or_that_cannot_exist_gets_none() -> None:
     def without_rates(platform: Platform) -> Platform:
         host = platform.host_link and {**platform.host_link, **none}
         pcie, link = {**platform.pcie, **none}, {**platform.link, **none}
-        return replace(platform, pcie=pcie, host_link=host, link=link, fabric={})
+        return replace(platform, pcie=pcie, host_link=host, link=link, network={})
 
     for place in ONE_A_ROW:
         sku = bare(place.sku)
@@ -341,8 +341,8 @@ def rate(platform: Platform, metric: str) -> float:
     """The rate of the link that a metric uses, as the platform states it."""
     host: Mapping[str, Any] = platform.host_link or platform.pcie
     wire, devices = platform.wire_gb_per_s or 0.0, platform.devices or 1
-    if metric.startswith("fabric."):
-        return wire / devices if metric == "fabric.pairs" else wire
+    if metric.startswith("network."):
+        return wire / devices if metric == "network.pairs" else wire
     given = {"host_copy": host.get("gb_per_s"), "peer_copy": platform.pair_gb_per_s}
     return float(given.get(metric.partition(".")[0], platform.link.get("gb_per_s")) or 0.0)
 

@@ -105,7 +105,7 @@ def test_another_method_is_not_compared() -> None:
     assert verdict([run(3, 3000.0)], calls).status is Status.MARGINAL, "a count of operations is no method"
 
 
-def test_a_finding_has_to_be_confirmed() -> None:
+def test_a_shortfall_has_to_be_confirmed() -> None:
     runs, first = [run(3, 3000.0)], memory(2880.0)
     assert verdict(runs, first, memory(2995.0)).status is Status.NOT_APPLICABLE
     assert verdict(runs, first, memory(2881.0)).status is Status.MARGINAL

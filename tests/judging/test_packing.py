@@ -11,7 +11,7 @@ from pytest_accel.core.measurement import NODE, Device
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.facts import packing
-from pytest_accel.judging.facts.packing import DELIVERED, SERIAL
+from pytest_accel.judging.facts.packing import LIST, SERIAL
 from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.skus.packing_list import PackingList, parse
 
@@ -91,4 +91,4 @@ def test_processors_have_no_serial_number() -> None:
 
 def test_the_metrics_are_those_of_the_inventory() -> None:
     assert packing.limits("5ha", None, names_nodes=True) == {}
-    assert set(packing.limits("5ha", shipped.load("h100-sxm"), names_nodes=True)) == {SERIAL, DELIVERED}
+    assert set(packing.limits("5ha", shipped.load("h100-sxm"), names_nodes=True)) == {SERIAL, LIST}

@@ -82,7 +82,7 @@ def figures(verdict: Verdict) -> tuple[float, float, float, int]:
 
 
 @tabled("metric, unit, value, status", "data/judging/references.yaml")
-def test_how_far_behind_is_a_finding_where_no_spread_is_known(
+def test_how_far_behind_is_a_shortfall_where_no_spread_is_known(
     metric: str, unit: str, value: float, status: Status
 ) -> None:
     assert beside(one(value, metric=metric, unit=unit)).status is status

@@ -16,7 +16,7 @@ from support import as_user, data_files, packaged_suite
 from support.as_user import STUB_TORCH, Ran, write
 
 import pytest_accel
-from pytest_accel.drivers.host.host_environment import place
+from pytest_accel.drivers.host.host_environment import host_environment
 
 TABLES = data_files.tables("plugin/plugin")
 
@@ -120,7 +120,7 @@ def test_named_accelerator_that_is_not_here(tmp_path: Path) -> None:
         pytest.skip("there may be an NVIDIA GPU here")
     ran = as_user.pytest(tmp_path, "--accel-sku=h100-sxm", paths=())
 
-    lacking = place().container
+    lacking = host_environment().container
     assert ran.exit == (6 if lacking else 1), ran.out
     assert "node inventory.driver" in ran.closing if lacking else ran.closing.startswith("REJECTED node: inventory")
     valued = {each["metric"].partition(".")[0] for each in ran.record["measurements"] if each["value"] is not None}

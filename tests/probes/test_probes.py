@@ -35,7 +35,7 @@ from pytest_accel.probes.device.gemm import Gemm
 from pytest_accel.probes.device.timing import Clock
 from pytest_accel.probes.device.torch_backend import Backend
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
-from pytest_accel.probes.host_copy import memory_place
+from pytest_accel.probes.host_copy import memory_location
 from pytest_accel.probes.peer_copy import at_fault
 from pytest_accel.probes.soak import droop
 
@@ -632,7 +632,7 @@ def test_where_the_end_at_the_host_lies(
 
     cuda.setattr(Path, "read_text", read_text)
     gpu_on_cpu.devices = [replace(gpu(), numa_node=1)]
-    assert memory_place(gpu_on_cpu)["numa"] == numa
+    assert memory_location(gpu_on_cpu)["numa"] == numa
 
 
 def test_a_host_copy_says_which_directions_came_before_it(device: Compute) -> None:
@@ -687,7 +687,7 @@ def test_right_products_are_right_to_the_last_bit(device: Compute, dtype: str, a
     finding = exact(device, dtype)
     assert (finding.value, finding.wrong) == (0, None)
     assert finding.details["compared_products"] > 10
-    assert finding.details["excluded_fault_rate_95"] == pytest.approx(3 / finding.details["compared_products"])
+    assert finding.details["excluded_error_rate_95"] == pytest.approx(3 / finding.details["compared_products"])
 
 
 QUICK_BITS = (0, 8, 16, 24, 31)

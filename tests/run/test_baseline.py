@@ -198,7 +198,7 @@ def test_a_missing_device_is_told_with_serial_number_and_slot_of_the_earlier_rec
     here = measured(tmp_path, "second", f"{HEALTHY}faults: [{{fault: device-missing, device: 2}}]\n")
     place = f"serial {lost['serial']} in slot {lost['pci_address']}"
     assert f"since 2026-01-03: then gpu2 device: {place} -> gone" in here.ledger.record.notes
-    places = record.places_of(here.ledger.record)
+    places = record.locations_of(here.ledger.record)
     assert places[NODE] == f"missing: {place}"
     driver = Verdict("inventory.driver", NODE, Status.FAIL)
     found = finding_of(driver)

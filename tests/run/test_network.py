@@ -1,4 +1,4 @@
-"""The parts of a fabric run by themselves: where the agents meet, what they report, and what their transport is."""
+"""The parts of a network run by themselves: where the agents meet, what they report, and what their transport is."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import pytest
 from support import data_files
 from support.rows import each_row
 
-from pytest_accel.core.details import FabricPart
+from pytest_accel.core.details import NetworkPart
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
 from pytest_accel.core.messages import CallTrouble, Outcome
-from pytest_accel.core.network_run import FabricNode, Report
+from pytest_accel.core.network_run import NetworkNode, Report
 from pytest_accel.core.sku_types import Platform
 from pytest_accel.judging.network.transport import wrong_transport
 from pytest_accel.probes.device.collective_library import Account
 from pytest_accel.run.launcher import launch_of
 from pytest_accel.run.network.agent import report_of, supported
-from pytest_accel.run.network.message_store import FabricStore, StoreLost
+from pytest_accel.run.network.message_store import MessageStore, StoreLost
 from pytest_accel.run.options import Refused
 from pytest_accel.run.rendezvous import Rendezvous, first_of, leaf_of, rendezvous_of
 
@@ -68,7 +68,7 @@ def test_a_job_is_named_by_what_is_the_same_on_all_of_its_nodes(
     assert _there(environment).job == job
 
 
-GOOD = FabricPart("good", 23.0, nodes=4)
+GOOD = NetworkPart("good", 23.0, nodes=4)
 UNSUPPORTED = "rank 0 states good with 23 GB/s, and this node measured "
 
 
@@ -76,14 +76,18 @@ UNSUPPORTED = "rank 0 states good with 23 GB/s, and this node measured "
     ("part", "best", "found"),
     [
         (GOOD, 23.0, GOOD),
-        (GOOD, 0.0, FabricPart("unmeasured", text=UNSUPPORTED + "nothing")),
-        (GOOD, 22.9, FabricPart("unmeasured", text=UNSUPPORTED + "22.9 GB/s")),
-        (FabricPart("good"), 0.0, FabricPart("unmeasured", text=UNSUPPORTED.replace("23 GB/s", "nothing") + "nothing")),
-        (FabricPart("slow", 20.0), 23.0, FabricPart("slow", 20.0)),
-        (FabricPart("left out", text="late"), 0.0, FabricPart("left out", text="late")),
+        (GOOD, 0.0, NetworkPart("unmeasured", text=UNSUPPORTED + "nothing")),
+        (GOOD, 22.9, NetworkPart("unmeasured", text=UNSUPPORTED + "22.9 GB/s")),
+        (
+            NetworkPart("good"),
+            0.0,
+            NetworkPart("unmeasured", text=UNSUPPORTED.replace("23 GB/s", "nothing") + "nothing"),
+        ),
+        (NetworkPart("slow", 20.0), 23.0, NetworkPart("slow", 20.0)),
+        (NetworkPart("left out", text="late"), 0.0, NetworkPart("left out", text="late")),
     ],
 )
-def test_a_node_is_good_only_by_what_it_measured_itself(part: FabricPart, best: float, found: FabricPart) -> None:
+def test_a_node_is_good_only_by_what_it_measured_itself(part: NetworkPart, best: float, found: NetworkPart) -> None:
     assert supported(part, best) == found
 
 
@@ -102,7 +106,7 @@ def test_a_leaf_switch_is_the_last_one_of_the_address_that_slurm_states() -> Non
 
 def _found(kind: Any = None, reason: str = "", value: float | None = None, *, wrong: bool = False) -> Measurement:
     trouble = Trouble(kind, reason, wrong=wrong) if kind else None
-    return Measurement("fabric.pairs", NODE, "GB/s", value, trouble=trouble, details={"ranks": [value, value]})
+    return Measurement("network.pairs", NODE, "GB/s", value, trouble=trouble, details={"ranks": [value, value]})
 
 
 @each_row(("sent", "found", "reported"), TABLES["reports"])
@@ -119,27 +123,27 @@ SENT = "gpu07:311:345 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via "
 RECEIVED = "gpu07:311:345 [0] NCCL INFO Channel 00/0 : 1[0] -> 0[0] [receive] via "
 
 
-@each_row(("first", "second", "fabric", "host_link", "wrong"), TABLES["transports"])
+@each_row(("first", "second", "network", "host_link", "wrong"), TABLES["transports"])
 def test_a_transport_that_the_platform_does_not_have_is_named(
-    first: str, second: str, fabric: dict[str, Any], host_link: dict[str, Any], wrong: str
+    first: str, second: str, network: dict[str, Any], host_link: dict[str, Any], wrong: str
 ) -> None:
     """The lines have the form of NCCL 2.30 (src/transport/net.cc and p2p.cc)."""
     account = Account()
     account.read([SENT + first, RECEIVED + first, SENT + second, RECEIVED + second] * 2)
     assert account.connections.total() == 8
-    platform = Platform("x", 2, fabric=fabric, host_link=host_link)
+    platform = Platform("x", 2, network=network, host_link=host_link)
     assert wrong_transport(account.connections, platform, devices=2) == wrong
 
 
 def test_a_name_of_rank_0_that_does_not_resolve_is_an_error_at_once(tmp_path: Path) -> None:
     """torch would try for five minutes."""
     with pytest.raises(Refused, match=r"the name of rank 0, no-such-node\.invalid, does not resolve on this node"):
-        FabricStore(Rendezvous(1, 2, "no-such-node.invalid", 20_000), tmp_path, 300.0)
+        MessageStore(Rendezvous(1, 2, "no-such-node.invalid", 20_000), tmp_path, 300.0)
 
 
 def test_a_rank_0_that_is_not_there_is_told_with_its_address(unused_tcp_port: int, tmp_path: Path) -> None:
     with pytest.raises(Refused, match=f"rank 0 was not reached within 1 s at 127.0.0.1:{unused_tcp_port}"):
-        FabricStore(Rendezvous(1, 2, "127.0.0.1", unused_tcp_port), tmp_path, 1.0)
+        MessageStore(Rendezvous(1, 2, "127.0.0.1", unused_tcp_port), tmp_path, 1.0)
 
 
 STORE = """
@@ -147,10 +151,10 @@ import sys
 import time
 from pathlib import Path
 
-from pytest_accel.run.network.message_store import FabricStore
+from pytest_accel.run.network.message_store import MessageStore
 from pytest_accel.run.rendezvous import Rendezvous
 
-store = FabricStore(Rendezvous(0, 2, "127.0.0.1", int(sys.argv[1])), Path(sys.argv[2]), 30.0)
+store = MessageStore(Rendezvous(0, 2, "127.0.0.1", int(sys.argv[1])), Path(sys.argv[2]), 30.0)
 print("there", flush=True)
 time.sleep(100)
 """
@@ -166,10 +170,10 @@ def test_a_store_that_answers_no_more_is_lost_and_the_run_goes_on(
         try:
             assert rank_0.stdout
             rank_0.stdout.readline()
-            own = FabricStore(Rendezvous(1, 2, "127.0.0.1", unused_tcp_port), tmp_path, 30.0)
-            own.put("node/1/0", FabricNode("gpu07"))
+            own = MessageStore(Rendezvous(1, 2, "127.0.0.1", unused_tcp_port), tmp_path, 30.0)
+            own.put("node/1/0", NetworkNode("gpu07"))
             rank_0.send_signal(signal.SIGSTOP)
             with pytest.raises(StoreLost, match="it did not answer for 1 s"):
-                own.take(FabricNode, "node/2/0", 300.0)
+                own.take(NetworkNode, "node/2/0", 300.0)
         finally:
             rank_0.kill()

@@ -1,4 +1,4 @@
-"""A fabric run that Open MPI starts, on two pretend nodes of this machine: each has a host name of its own."""
+"""A network run that Open MPI starts, on two pretend nodes of this machine: each has a host name of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from support import data_files
 
-from pytest_accel.core.network_run import Fabric
+from pytest_accel.core.network_run import NetworkRun
 from pytest_accel.core.structured import structure
 
 AGENT = """#!/bin/sh
@@ -41,7 +41,7 @@ def _missing() -> str:
 
 @pytest.mark.nightly
 @pytest.mark.devices
-@pytest.mark.xdist_group("fabric")
+@pytest.mark.xdist_group("network")
 def test_two_nodes_of_mpirun_measure_the_network_between_them(tmp_path: Path) -> None:
     if why := _missing():
         pytest.skip(why)
@@ -55,7 +55,7 @@ def test_two_nodes_of_mpirun_measure_the_network_between_them(tmp_path: Path) ->
         *("mpirun", "-H", ",".join(f"{name}:1" for name in HOSTS), "-N", "1"),
         *("--mca", "plm_rsh_agent", tmp_path / "agent", "--mca", "orte_abort_on_non_zero_status", "0"),
         *("-x", "MASTER_ADDR=127.0.0.1", "-x", f"MASTER_PORT={port}"),
-        *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--accel-sku=small.yaml", "--accel-fabric"),
+        *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--accel-sku=small.yaml", "--accel-network"),
         *("--accel-level=quick", "--accel-devices=0", f"--accel-output={tmp_path / 'out'}"),
     )
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -68,10 +68,10 @@ def test_two_nodes_of_mpirun_measure_the_network_between_them(tmp_path: Path) ->
         text=True,
         timeout=120,
     )
-    assert (tmp_path / "out/fabric.json").exists(), done.stdout + done.stderr
-    fabric = structure(Fabric, json.loads((tmp_path / "out/fabric.json").read_text()))
+    assert (tmp_path / "out/network.json").exists(), done.stdout + done.stderr
+    network = structure(NetworkRun, json.loads((tmp_path / "out/network.json").read_text()))
     found = dict(
-        zip([each.name for each in fabric.nodes], [each.found for each in fabric.conclusion.findings], strict=True)
+        zip([each.name for each in network.nodes], [each.found for each in network.conclusion.nodes], strict=True)
     )
     assert found == dict.fromkeys(NAMES, "good"), done.stdout
     records = [json.loads((tmp_path / "out" / name / "record.json").read_text()) for name in NAMES]

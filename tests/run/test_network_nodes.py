@@ -1,4 +1,4 @@
-"""Fabric runs on namespaces with shaped links: real agents, real workers, gloo; the bad node is named, and no other."""
+"""Network runs on namespaces with shaped links: real agents and workers, gloo; the bad node is named, and no other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.network_nodes import Nodes, nodes, patched, refused
 
-from pytest_accel.core.network_run import Fabric
+from pytest_accel.core.network_run import NetworkRun
 
 SLOW = 80
 """Mbit/s of a link that is a fifth slower than the others."""
@@ -21,9 +21,9 @@ def _namespaces() -> None:
         pytest.skip(why)
 
 
-def _named(fabric: Fabric) -> dict[int, str]:
+def _named(network: NetworkRun) -> dict[int, str]:
     """Return what was found of every node that is not good, by its place: who never arrived has no name here."""
-    return {place: each.found for place, each in enumerate(fabric.conclusion.findings) if each.found != "good"}
+    return {place: each.found for place, each in enumerate(network.conclusion.nodes) if each.found != "good"}
 
 
 def _word(made: Nodes, node: int) -> str:
@@ -32,19 +32,19 @@ def _word(made: Nodes, node: int) -> str:
 
 @pytest.mark.nightly
 @pytest.mark.devices
-@pytest.mark.xdist_group("fabric")
+@pytest.mark.xdist_group("network")
 def test_four_nodes_name_the_slow_one(tmp_path: Path) -> None:
     with nodes(4, tmp_path, {2: SLOW}) as made:
         made.start(QUICKLY)
         exits = made.wait()
-        fabric = made.fabric()
-    assert _named(fabric) == {2: "slow"}
-    assert fabric.conclusion.closing.result == "REJECTED"
-    assert exits == {0: 1, 1: 0, 2: 1, 3: 0}, "rank 0 ends as the fabric, and its own node is held"
+        network = made.network()
+    assert _named(network) == {2: "slow"}
+    assert network.conclusion.closing.result == "REJECTED"
+    assert exits == {0: 1, 1: 0, 2: 1, 3: 0}, "rank 0 ends as the network, and its own node is held"
     assert [_word(made, node) for node in range(4)] == ["HELD", "HELD", "REJECTED", "HELD"]
-    assert "REJECTED fabric: node2" in (tmp_path / "node0.log").read_text()
-    part = next(each for each in made.record(2)["measurements"] if each["metric"] == "fabric.pairs")["details"][
-        "fabric"
+    assert "REJECTED network: node2" in (tmp_path / "node0.log").read_text()
+    part = next(each for each in made.record(2)["measurements"] if each["metric"] == "network.pairs")["details"][
+        "network"
     ]
     assert (part["found"], part["partners"], part["nodes"]) == ("slow", 3, 4)
 
@@ -63,7 +63,7 @@ def test_eight_nodes_name_the_bad_one(tmp_path: Path, fault: str, bad: int) -> N
             made.wait_for_pairs(bad)
             strike(bad)
         made.wait(900.0)
-        fabric = made.fabric()
+        network = made.network()
     expected = {
         "slow": {bad: "slow"},
         "wrong sum": {bad: "wrong"},
@@ -73,7 +73,7 @@ def test_eight_nodes_name_the_bad_one(tmp_path: Path, fault: str, bad: int) -> N
         "never arrives": {bad: "left out"},
         "two": {bad: "slow", other: "wrong"},
     }
-    assert _named(fabric) == expected[fault]
+    assert _named(network) == expected[fault]
 
 
 @pytest.mark.nightly
@@ -82,7 +82,7 @@ def test_eight_healthy_nodes_name_nobody(tmp_path: Path) -> None:
     with nodes(EIGHT, tmp_path) as made:
         made.start(QUICKLY)
         exits = made.wait(900.0)
-        fabric = made.fabric()
-    assert _named(fabric) == {}
-    assert fabric.conclusion.closing.result == "HELD", "compared with each other only: no floor judges this fabric"
+        network = made.network()
+    assert _named(network) == {}
+    assert network.conclusion.closing.result == "HELD", "compared with each other only: no floor judges this network"
     assert set(exits.values()) == {0, 6}

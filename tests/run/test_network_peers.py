@@ -1,4 +1,4 @@
-"""Fabric runs on namespaces beside who is no member: a peer without the secret, another job, a second agent."""
+"""Network runs on namespaces beside who is no member: a peer without the secret, another job, a second agent."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from support.network_nodes import ADDRESS, PORT, Nodes, nodes, refused
 pytestmark = [
     pytest.mark.nightly,
     pytest.mark.devices,
-    pytest.mark.xdist_group("fabric"),
+    pytest.mark.xdist_group("network"),
 ]
 QUICKLY = "--accel-patience=10"
-SECRET = {"PYTEST_ACCEL_FABRIC_SECRET": "of several runs " * 4, "SLURM_JOB_ID": "4711"}
+SECRET = {"PYTEST_ACCEL_NETWORK_SECRET": "of several runs " * 4, "SLURM_JOB_ID": "4711"}
 
 
 @pytest.fixture(autouse=True)
@@ -30,26 +30,26 @@ def _namespaces() -> None:
 
 def _peer(made: Nodes, node: int, kept: Path, earlier: Path | None = None) -> subprocess.Popen[bytes]:
     """Start a peer without the secret. It keeps all messages, and destroys them if it has those of an earlier run."""
-    code = content("fabric/peer.py.in")
+    code = content("network/peer.py.in")
     return made.program(node, [sys.executable, "-c", code, ADDRESS, str(PORT), str(kept), str(earlier or "")])
 
 
 def _result(made: Nodes, exits: dict[int, int]) -> Sequence[Any]:
     """Return what does not vary from run to run: what was found of each node, how the runs ended, who was met."""
-    fabric = made.fabric()
+    network = made.network()
     parts = [
-        next(each for each in made.record(node)["measurements"] if each["metric"] == "fabric.pairs")["details"][
-            "fabric"
+        next(each for each in made.record(node)["measurements"] if each["metric"] == "network.pairs")["details"][
+            "network"
         ]
         for node in range(made.count)
     ]
     return (
         exits,
-        [(node.name, node.devices, node.left_out) for node in fabric.nodes],
-        [(each.found, each.partners) for each in fabric.conclusion.findings],
+        [(node.name, node.devices, node.left_out) for node in network.nodes],
+        [(each.found, each.partners) for each in network.conclusion.nodes],
         [(each["found"], each["partners"], each["nodes"]) for each in parts],
         [made.record(node)["closing"]["result"] for node in range(made.count)],
-        (fabric.conclusion.closing.result, [path.nodes for path in fabric.conclusion.paths]),
+        (network.conclusion.closing.result, [path.nodes for path in network.conclusion.paths]),
     )
 
 
@@ -84,7 +84,7 @@ def test_a_node_of_another_job_and_a_second_agent_are_refused(tmp_path: Path) ->
             assert made.running(1)
         made.start_one(4, QUICKLY, extra=SECRET | {"RANK": "1"})
         exits = made.wait()
-        found = [each.found for each in made.fabric().conclusion.findings]
+        found = [each.found for each in made.network().conclusion.nodes]
     assert exits == {0: 6, 1: 0, 2: 0, 3: 4, 4: 4}
     assert found == ["good"] * 3
     other, second = (" ".join(made.log(node).read_text().split()) for node in (3, 4))

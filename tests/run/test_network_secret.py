@@ -1,4 +1,4 @@
-"""The secret of a fabric run and its messages: who does not have the secret is not heard, whatever it does once."""
+"""The secret of a network run and its messages: who does not have the secret is not heard, whatever it does once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any, cast
 import pytest
 from support.rows import each_row
 
-from pytest_accel.core.network_run import FabricNode, Report, Task
+from pytest_accel.core.network_run import NetworkNode, Report, Task
 from pytest_accel.run.network import message_store
-from pytest_accel.run.network.message_store import FabricStore, listening
+from pytest_accel.run.network.message_store import MessageStore, listening
 from pytest_accel.run.network.secret import FILE, LONGEST, VARIABLE, Seal, secret_of
 from pytest_accel.run.options import Refused
 from pytest_accel.run.processes import environment
@@ -68,15 +68,15 @@ def test_a_key_is_another_one_in_each_run_and_for_each_name() -> None:
 @each_row(
     ("message", "fits"),
     [
-        (FabricNode("gpu07", 8, "s1", "a.b"), True),
-        (FabricNode("gpu07", 1024, left_out="x" * 1000), True),
-        (FabricNode("gpu07", 1025), False),
-        (FabricNode("gpu07", 10**30), False),
-        (FabricNode("gpu07", 0), False),
-        (FabricNode("g" * 1001), False),
-        (FabricNode("gpu07", leaf="g" * 1001), False),
-        (FabricNode("gpu07", domain="g" * 1001), False),
-        (FabricNode("gpu07", left_out="g" * 1001), False),
+        (NetworkNode("gpu07", 8, "s1", "a.b"), True),
+        (NetworkNode("gpu07", 1024, left_out="x" * 1000), True),
+        (NetworkNode("gpu07", 1025), False),
+        (NetworkNode("gpu07", 10**30), False),
+        (NetworkNode("gpu07", 0), False),
+        (NetworkNode("g" * 1001), False),
+        (NetworkNode("gpu07", leaf="g" * 1001), False),
+        (NetworkNode("gpu07", domain="g" * 1001), False),
+        (NetworkNode("gpu07", left_out="g" * 1001), False),
         (Report("measured", 0.0, [1.0] * 1024), True),
         (Report("measured", 1.0, [1.0] * 1025), False),
         (Report("measured", float("inf")), False),
@@ -174,11 +174,11 @@ class Meeting:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = int(free.getsockname()[1])
-        self.folder, self._made = folder, list[FabricStore]()
+        self.folder, self._made = folder, list[MessageStore]()
 
-    def join(self, rank: int, nodes: int = 2, *, seconds: float = 5.0, **more: Any) -> FabricStore:
+    def join(self, rank: int, nodes: int = 2, *, seconds: float = 5.0, **more: Any) -> MessageStore:
         """Return the store of an agent, which has met rank 0."""
-        made = FabricStore(Rendezvous(rank, nodes, "127.0.0.1", self.port, **more), self.folder, seconds)
+        made = MessageStore(Rendezvous(rank, nodes, "127.0.0.1", self.port, **more), self.folder, seconds)
         self._made.append(made)
         return made
 
@@ -203,12 +203,12 @@ def meeting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Meeting
 
 def test_agents_find_each_other_by_the_file_of_the_shared_folder(meeting: Meeting) -> None:
     lead, agent = meeting.join(0), meeting.join(1)
-    agent.put("node/1/0", FabricNode("gpu08", 8))
-    assert lead.take(FabricNode, "node/1/0", 5.0) == FabricNode("gpu08", 8)
+    agent.put("node/1/0", NetworkNode("gpu08", 8))
+    assert lead.take(NetworkNode, "node/1/0", 5.0) == NetworkNode("gpu08", 8)
     lead.put("task/1/0", Task("pairs"))
     assert agent.take(Task, "task/1/0", 5.0) == Task("pairs")
     asked: list[float] = []
-    assert lead.take(FabricNode, "node/2/0", 0.3, asked.append) is None
+    assert lead.take(NetworkNode, "node/2/0", 0.3, asked.append) is None
     assert asked
     assert lead.seal == agent.seal
     lead.stop()
@@ -281,8 +281,8 @@ def test_a_second_agent_of_a_rank_is_refused_and_the_first_one_stays(meeting: Me
     lead, first = meeting.join(0), meeting.join(1)
     with pytest.raises(Refused, match="another agent has rank 1"):
         meeting.join(1, seconds=30.0)
-    first.put("node/1/0", FabricNode("gpu08"))
-    assert lead.take(FabricNode, "node/1/0", 5.0) == FabricNode("gpu08")
+    first.put("node/1/0", NetworkNode("gpu08"))
+    assert lead.take(NetworkNode, "node/1/0", 5.0) == NetworkNode("gpu08")
 
 
 @pytest.mark.parametrize("fault", ["another job", "another secret"])
@@ -349,7 +349,7 @@ def test_a_name_that_leads_to_the_loopback_alone_has_the_store_listen_everywhere
     assert listening("gpu07", [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.7", meeting.port))]) is None
     monkeypatch.setattr(message_store, "listening", lambda host, found: None)
     lead = meeting.join(0)
-    assert lead.note == "the fabric store listens on all interfaces: 127.0.0.1 is the address of none of them"
+    assert lead.note == "the network store listens on all interfaces: 127.0.0.1 is the address of none of them"
     assert _listens(meeting.port) & {"::", "0.0.0.0"}  # noqa: S104
 
 

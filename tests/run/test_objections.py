@@ -166,7 +166,7 @@ def test_no_view_tells_the_result_of_a_record_that_is_not_believed(
 
 @each_row("place", [7, -1, True, "0", 0.5, [], {}])
 def test_a_limit_that_the_record_does_not_hold(tmp_path: Path, place: object) -> None:
-    with pytest.raises(record.BadRecord, match=r"verdicts\[1\].limit is .*, not a place in 'limits'"):
+    with pytest.raises(record.BadRecord, match=r"verdicts\[1\].limit is .*, not an index of 'limits'"):
         edited(rejected(tmp_path), put("verdicts.1.limit", place))
 
 

@@ -11,7 +11,7 @@ from support import as_user, raw_record
 
 from pytest_accel.cli.main import main
 
-FACTS = ("--accel-simulate=h100-sxm", "--accel-expect=delivery.csv", "-k", "inventory")
+FACTS = ("--accel-simulate=h100-sxm", "--accel-packing-list=delivery.csv", "-k", "inventory")
 
 
 def run(folder: Path, *rows: str) -> as_user.Ran:
@@ -31,7 +31,7 @@ def test_a_swapped_and_an_absent_board_reject_the_node(tmp_path: Path, capsys: p
     assert ran.exit == 1, ran.out
     found = ran.statuses("inventory.serial")
     assert {name for name, status in found.items() if status == "FAIL"} == {"gpu2", "gpu7"}
-    assert ran.statuses("inventory.delivered") == {"node": "FAIL"}
+    assert ran.statuses("inventory.packing_list") == {"node": "FAIL"}
     assert "SIM00000002 is listed for node17 (line 4): a board of another node" in ran.out
     assert "SIM00000007 is not on the list" in ran.out
     assert "absent: X1 (line 9)" in ran.out
@@ -46,7 +46,7 @@ def test_a_swapped_and_an_absent_board_reject_the_node(tmp_path: Path, capsys: p
     right = tmp_path / "corrected.csv"
     right.write_text("\n".join(["serial,node,slot", *good]) + "\n")
     new = tmp_path / "again"
-    assert main(["judge", str(ran.folder), f"--expect={right}", f"--output={new}"]) == 6  # filtered
+    assert main(["judge", str(ran.folder), f"--packing-list={right}", f"--output={new}"]) == 6  # filtered
     said = capsys.readouterr().out
     assert f"packing list: {right}, 8 boards, sha256 " in said
     assert f"packing list before: delivery.csv, 8 boards, sha256 {entry['sha256']}\n" in said
@@ -61,25 +61,25 @@ def test_a_complete_node_passes_and_without_a_list_nothing_is_asked(tmp_path: Pa
     ran = run(tmp_path, *rows(socket.gethostname()))
     assert ran.exit == 6, ran.out  # filtered, so no acceptance
     assert set(ran.statuses("inventory.serial").values()) == {"PASS"}
-    assert ran.statuses("inventory.delivered") == {"node": "PASS"}
+    assert ran.statuses("inventory.packing_list") == {"node": "PASS"}
     bare = as_user.pytest(tmp_path, FACTS[0], *FACTS[2:], sku="h100-sxm", paths=(), env=as_user.STUB_TORCH)
     assert not bare.statuses("inventory.serial")
-    assert not bare.statuses("inventory.delivered")
+    assert not bare.statuses("inventory.packing_list")
     assert "packing_list" not in json.dumps(bare.record) or bare.record["packing_list"] == {}
-    assert "test_inventory_delivered" not in bare.out
+    assert "test_inventory_packing_list" not in bare.out
 
 
 def test_a_wrong_list_refuses_the_run(tmp_path: Path) -> None:
     (tmp_path / "delivery.csv").write_text("serial\n1.65E+12\n")
     ran = as_user.pytest(tmp_path, *FACTS, sku="h100-sxm", paths=(), env=as_user.STUB_TORCH, refused=True)
     assert ran.exit == 4, ran.out
-    assert "--accel-expect: delivery.csv:2: column 'serial': '1.65E+12': a spreadsheet wrote a number" in ran.out
+    assert "--accel-packing-list: delivery.csv:2: column 'serial': '1.65E+12': a spreadsheet wrote a number" in ran.out
 
 
 def test_a_board_that_was_sent_back_is_named_where_it_comes_again(tmp_path: Path) -> None:
     listed = [f"sim00000{place:03},{'RMA 17' * (place == 3)}" for place in range(8)]
     (tmp_path / "delivery.csv").write_text("\n".join(["serial,returned", *listed]) + "\n")
     as_user.write(tmp_path, test_mine="def test_it(accel_device):\n    assert accel_device.memory_bytes\n")
-    options = ("--accel-simulate=h100-sxm", "--accel-baseline=none", "--accel-expect=delivery.csv")
+    options = ("--accel-simulate=h100-sxm", "--accel-baseline=none", "--accel-packing-list=delivery.csv")
     ran = as_user.pytest(tmp_path, *options, sku=None)
     assert "rejected before: gpu3 (serial SIM00000003, returned: RMA 17)" in ran.closing

@@ -52,7 +52,7 @@ def test_links_of_a_slice_are_those_that_end_inside() -> None:
     switched, meshed = H100.platform_named("slice2"), MI300X.platform_named("slice2")
     assert switched
     assert meshed
-    assert (switched.devices, switched.link["count"], switched.fabric) == (2, 18, {})
+    assert (switched.devices, switched.link["count"], switched.network) == (2, 18, {})
     assert not [metric for metric in switched.limits if metric.startswith("all_reduce")]
     assert (meshed.devices, meshed.link) == (2, {})
     functional, _ = expected_platform(MI300X, functions(2))

@@ -17,7 +17,7 @@ import pytest
 from support import as_user, data_files
 from support.as_user import STUB_TORCH, Ran, going, left, processes, write
 
-from pytest_accel.drivers.host.host_environment import place
+from pytest_accel.drivers.host.host_environment import host_environment
 
 TABLES = data_files.tables("run/process_faults")
 
@@ -602,7 +602,7 @@ def test_unreachable_accelerator(tmp_path: Path, vendor: str, kind: str, driver:
     ran = as_user.pytest(tmp_path, sku="auto", paths=(), prefix=prefix)
 
     said = f"inventory.driver {driver} (PCI 0000:01:00.0, PCI 0000:02:00.0): "
-    if place().container:
+    if host_environment().container:
         assert ran.exit == 6, ran.out
         assert ran.closing.startswith("NOT JUDGED")
         assert "this is a container" in ran.out

@@ -99,7 +99,7 @@ def test_a_board_in_a_virtual_machine_is_not_held_against_bare_metal(count: int,
     devices = [replace(h100(), facts={**h100().facts, "virtualization": mode})] * count
     found, _ = terms.platform_of(sku("h100-sxm"), "auto", devices, "--accel-platform")
     assert found.name == platform
-    assert not found.fabric, "of whose cloud it is"
+    assert not found.network, "of whose cloud it is"
 
 
 def test_a_server_full_of_cards_is_no_fault_and_no_acceptance() -> None:

@@ -12,14 +12,14 @@ from support.rows import each_row
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.details import RoundKind
-from pytest_accel.core.network_run import Fabric, PlannedRound, Report
+from pytest_accel.core.network_run import NetworkRun, PlannedRound, Report
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.simulate.cluster import (
     CLUSTER_FAULTS,
     SimulatedCluster,
-    fabric_of,
     load_cluster,
     measure,
+    network_of,
     run_simulated,
 )
 
@@ -134,7 +134,7 @@ def test_a_dead_rail_is_seen_by_itself() -> None:
 
 
 def test_a_late_node_takes_no_part() -> None:
-    nodes = fabric_of(still(fault("late-node", node=3), domain=8)).nodes
+    nodes = network_of(still(fault("late-node", node=3), domain=8)).nodes
     assert [each.name for each in nodes if each.left_out] == ["node3"]
     assert (nodes[3].left_out, nodes[17].leaf, nodes[17].domain, nodes[17].devices) == (
         "it did not arrive in time", "leaf1", "domain2", 8
@@ -148,7 +148,7 @@ def test_every_fault_is_found_as_the_list_says(capsys: pytest.CaptureFixture[str
     for name, kind in CLUSTER_FAULTS.items():
         given = {**kind.defaults, **{each: parameters[each] for each in kind.parameters if each in parameters}}
         nodes = 16 if name == "slow-pair" else 32
-        run = run_simulated(cluster(nodes, fault(name, **given), leaf=16, seed=2), Fabric((), floor=0.9 * GB_PER_S))
+        run = run_simulated(cluster(nodes, fault(name, **given), leaf=16, seed=2), NetworkRun((), floor=0.9 * GB_PER_S))
         closings[name] = run.conclusion.closing.result
     named = [name for name, kind in CLUSTER_FAULTS.items() if "left out" not in kind.caught_by]
     assert closings == {**dict.fromkeys(CLUSTER_FAULTS, "HELD"), **dict.fromkeys(named, "REJECTED")}
@@ -169,7 +169,7 @@ def test_the_sick_tray_of_an_nvlink_domain_is_named() -> None:
     for seed in range(20):
         run = run_simulated(cluster(18, fault("slow-node", node=seed % 18, by=0.125), devices=4, domain=18, seed=seed))
         assert run.rounds[0].kind == "domain"
-        named[seed] = [place for place, each in enumerate(run.conclusion.findings) if each.found == "slow"]
+        named[seed] = [place for place, each in enumerate(run.conclusion.nodes) if each.found == "slow"]
     assert named == {seed: [seed % 18] for seed in range(20)}
 
 

@@ -19,7 +19,7 @@ Row = dict[str, Any]
 FILE = yaml.safe_load((loader.SHIPPED / "classes.yaml").read_text(encoding="utf-8"))
 ROWS: dict[str, Row] = FILE["rows"]
 KEYS = {"title", "metrics", "products", "platforms", "software", "note", "figures", "excepted", "widest"}
-OF_LINK = ("host_copy", "peer_copy", "all_reduce", "fabric")
+OF_LINK = ("host_copy", "peer_copy", "all_reduce", "network")
 
 with (Path(__file__).parents[1] / "data" / "published.csv").open(newline="") as file:
     PUBLISHED = [row for row in csv.DictReader(file) if not row["exception"]]
@@ -39,8 +39,8 @@ def peak(metric: str, sku: Sku, platform: Platform | None) -> float:
     if probe == "stream":
         return float(sku.datasheet.memory["gb_per_s"])
     assert platform
-    if probe == "fabric":
-        return float(platform.fabric["nics"] * platform.fabric["gbit_per_s"] / 8 / (8 if name == "pairs" else 1))
+    if probe == "network":
+        return float(platform.network["nics"] * platform.network["gbit_per_s"] / 8 / (8 if name == "pairs" else 1))
     rates = {
         "host_copy": platform.host_link.get("gb_per_s", platform.pcie.get("gb_per_s")),
         "peer_copy": platform.pair_gb_per_s,
@@ -66,7 +66,7 @@ def matches(row: Row, sku: Sku, platform: Platform | None) -> bool:
         "host_link": platform and platform.host_link.get("type") in platforms.get("host_link", ()),
         "link": platform and platform.link.get("type") in platforms.get("link", ()),
         "topology": platform and platform.link.get("topology") in platforms.get("topology", ()),
-        "fabric": platform and platform.fabric.get("link") in platforms.get("fabric", ()),
+        "network": platform and platform.network.get("link") in platforms.get("network", ()),
     }
     return all(stated[key] for key in products) and all(of_platform[key] for key in platforms)
 

@@ -143,13 +143,15 @@ def test_nics_are_demanded_by_the_number_and_the_rate_of_the_platform() -> None:
     dgx = H100.platforms["dgx"]
     limit = requirements.limits(H100, dgx, 8)["host.nics_active"]
     assert (limit.floor, limit.conditions, limit.warns) == (8, {"gb_per_s": 50.0}, False)
-    assert (limit.source, limit.origin) == (dgx.fabric["source"], "fabric of platform dgx of h100-sxm")
+    assert (limit.source, limit.origin) == (dgx.network["source"], "network of platform dgx of h100-sxm")
 
 
-@each_row("fabric", [{}, {"nics": None}, {"link": "efa"}, {"link": "slingshot"}, {"link": "ethernet"}])
-def test_nics_of_which_nobody_or_no_kernel_states_the_rate_make_no_limit(fabric: dict[str, Any]) -> None:
-    stated = {key: each for key, each in {**H100.platforms["dgx"].fabric, **fabric}.items() if each} if fabric else {}
-    assert "host.nics_active" not in implied.limits(H100, replace(HGX8, fabric=stated))
+@each_row("network", [{}, {"nics": None}, {"link": "efa"}, {"link": "slingshot"}, {"link": "ethernet"}])
+def test_nics_of_which_nobody_or_no_kernel_states_the_rate_make_no_limit(network: dict[str, Any]) -> None:
+    stated = (
+        {key: each for key, each in {**H100.platforms["dgx"].network, **network}.items() if each} if network else {}
+    )
+    assert "host.nics_active" not in implied.limits(H100, replace(HGX8, network=stated))
 
 
 @pytest.mark.parametrize(("platform", "judged"), [("dgx", False), ("vm-passthrough", True)])
@@ -162,8 +164,8 @@ def test_a_file_that_demands_less_of_the_network_counts_as_overriding(tmp_path: 
     source = "source: {kind: agreed, by: us, date: 2026-11}"
     (tmp_path / "mine.yaml").write_text(
         "sku: mine\nextends: h100-sxm\nplatforms:\n"
-        f"  dgx: {{fabric: {{gbit_per_s: 200, {source}}}}}\n"
-        f"  hgx8: {{fabric: {{nics: 8, gbit_per_s: 200, link: roce, {source}}}}}\n"
+        f"  dgx: {{network: {{gbit_per_s: 200, {source}}}}}\n"
+        f"  hgx8: {{network: {{nics: 8, gbit_per_s: 200, link: roce, {source}}}}}\n"
     )
     mine = loader.load(str(tmp_path / "mine.yaml"))
     limits = {each: requirements.limits(mine, mine.platforms[each], 8)["host.nics_active"] for each in ("dgx", "hgx8")}

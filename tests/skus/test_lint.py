@@ -165,7 +165,7 @@ def test_good_files_are_counted(shipped: Path, capsys: pytest.CaptureFixture[str
     assert run(capsys) == (0, ["2 files, 16 limits: 0 errors, 0 warnings, 0 explained"])
 
 
-def test_findings_are_one_a_line_errors_first(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_are_one_a_line_errors_first(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(shipped, ("floor: 1200", "floor: 880"), ("reference: 3180", "reference: 3.18"))
     status, (first, second, summary) = run(capsys)
     assert status == 4

@@ -10,7 +10,7 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.skus import loader, peaks
 from pytest_accel.skus.lint import lint
 
-ROWS = tables("skus/platform-fabric")
+ROWS = tables("skus/platform-network")
 
 
 @pytest.mark.parametrize(("sku", "platform", "each", "node"), ROWS["rates"])
@@ -18,7 +18,7 @@ def test_the_nics_of_a_platform_give_each_device_its_wire_rate(
     sku: str, platform: str, each: float, node: float
 ) -> None:
     found = shipped.load(sku).platforms[platform]
-    assert (peaks.peak(shipped.load(sku), "fabric.pairs", found), found.wire_gb_per_s) == (
+    assert (peaks.peak(shipped.load(sku), "network.pairs", found), found.wire_gb_per_s) == (
         (each, "wire rate of a device"),
         node,
     )
@@ -30,24 +30,24 @@ def test_a_platform_that_anybody_cables_as_he_likes_has_no_wire_rate() -> None:
         assert found.wire_gb_per_s is None, sku
 
 
-WRONG = content("skus/fabric.yaml")
+WRONG = content("skus/network.yaml")
 
 
 def test_lint_finds_what_no_node_has(tmp_path: Path) -> None:
     expected = ROWS["lint"]
     files = {str(tmp_path / f"{place}.yaml"): stated for place, stated in enumerate(expected)}
     for path, stated in files.items():
-        Path(path).write_text(WRONG.format(fabric=stated))
+        Path(path).write_text(WRONG.format(network=stated))
     said = dict.fromkeys(files, "")
     for each in lint([*files], "2026-11-27").messages:
-        said[each.file] += f"{each.key}: {each.value}: {each.expected}\n" if ".fabric" in each.key else ""
+        said[each.file] += f"{each.key}: {each.value}: {each.expected}\n" if ".network" in each.key else ""
     assert [path for path in files if expected[files[path]] not in said[path]] == []
     assert [stated for path, stated in files.items() if said[path] and not expected[stated]] == []
 
 
-def test_a_fabric_needs_its_source_and_no_other_key(tmp_path: Path) -> None:
+def test_a_network_needs_its_source_and_no_other_key(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text("sku: mine\nextends: h100-sxm\nplatforms: {hgx8: {fabric: {nics: 8, gb_per_s: 50}}}\n")
-    with pytest.raises(BadFile, match=r"mine.yaml:3: .*fabric.*gb_per_s") as bad:
+    path.write_text("sku: mine\nextends: h100-sxm\nplatforms: {hgx8: {network: {nics: 8, gb_per_s: 50}}}\n")
+    with pytest.raises(BadFile, match=r"mine.yaml:3: .*network.*gb_per_s") as bad:
         loader.load(str(path))
     assert "source" in str(bad.value)

@@ -46,7 +46,7 @@ def test_every_rule_of_lint_is_explained() -> None:
 
 
 @pytest.mark.nightly
-def test_the_line_gives_the_finding(tmp_path: Path) -> None:
+def test_the_line_gives_the_mistake(tmp_path: Path) -> None:
     paths = []
     for place, (rule, line, _) in enumerate(RULES):
         folder = tmp_path / str(place)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.drivers.host.host_environment import Place
+from pytest_accel.drivers.host.host_environment import HostEnvironment
 from pytest_accel.drivers.host.reading import HOST_READERS, answer
 
-METAL = Place(root=True, container="", machine="")
+METAL = HostEnvironment(root=True, container="", machine="")
 CPU = "sys/devices/system/cpu"
 BUS = "sys/devices/pci0000:10/0000:10:01.0/0000:11:00.0"
 """Root port, upstream port of a switch."""
@@ -40,13 +40,13 @@ def make(root: Path, tree: Tree) -> Path:
     return root
 
 
-def value(root: Path, name: str, where: Place = METAL) -> Any:
+def value(root: Path, name: str, where: HostEnvironment = METAL) -> Any:
     found = answer(HOST_READERS[name], root, where)
     assert "value" in found, found
     return found["value"]
 
 
-def why(root: Path, name: str, where: Place = METAL) -> str:
+def why(root: Path, name: str, where: HostEnvironment = METAL) -> str:
     """Why there is no value."""
     found = answer(HOST_READERS[name], root, where)
     assert "value" not in found, found

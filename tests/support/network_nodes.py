@@ -1,4 +1,4 @@
-"""Nodes for fabric runs on one machine: network namespaces on a bridge, each with a link of a stated rate. Needs root.
+"""Nodes for network runs on one machine: network namespaces on a bridge, each with a link of a stated rate. Needs root.
 
 Every link is shaped: without that the processor is the bottleneck, and healthy pairs are 10 % apart.
 """
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core.network_run import Fabric
+from pytest_accel.core.network_run import NetworkRun
 from pytest_accel.core.structured import structure
 from support.data_files import content
 
@@ -47,7 +47,7 @@ def refused() -> str:
     return ""
 
 
-PATCH = content("fabric/all_reduce.py.in")
+PATCH = content("network/all_reduce.py.in")
 BODIES = {
     "wrong sum": "tensor.view(-1)[17:18] += float(tensor.numel() > 1000)",
     "hangs": "time.sleep(1000 * (tensor.numel() > 1000))",
@@ -107,12 +107,12 @@ class Nodes:
         return ["nsenter", f"--net=/run/netns/{self._name(node)}"]
 
     def start(self, *options: str, absent: tuple[int, ...] = (), extra: Mapping[int, Mapping[str, str]] = {}) -> None:
-        """Begin a fabric run on every node that is not `absent`. `extra` are environment variables by node."""
+        """Begin a network run on every node that is not `absent`. `extra` are environment variables by node."""
         for node in set(range(self.count)) - set(absent):
             self.start_one(node, *options, extra=extra.get(node, {}))
 
     def start_one(self, node: int, *options: str, extra: Mapping[str, str] = {}) -> None:
-        """Begin a fabric run on one node, or in a spare namespace."""
+        """Begin a network run on one node, or in a spare namespace."""
         environment = {
             "SLURMD_NODENAME": f"node{node}",
             "RANK": str(node),
@@ -126,7 +126,7 @@ class Nodes:
         }
         command = [
             sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:randomly",
-            "--accel-sku=auto", "--accel-fabric", "--accel-level=quick", "--accel-devices=0",
+            "--accel-sku=auto", "--accel-network", "--accel-level=quick", "--accel-devices=0",
             f"--accel-output={self.folder / 'out'}", *options,
         ]  # fmt: skip
         self._runs[node] = self.program(node, command, environment)
@@ -169,9 +169,9 @@ class Nodes:
             assert time.monotonic() < until, f"node{node} has sent {sent.read_text().strip()} bytes"
             time.sleep(0.2)
 
-    def fabric(self) -> Fabric:
+    def network(self) -> NetworkRun:
         """Return the run as rank 0 wrote it."""
-        return structure(Fabric, json.loads((self.folder / "out" / "fabric.json").read_text()))
+        return structure(NetworkRun, json.loads((self.folder / "out" / "network.json").read_text()))
 
     def record(self, node: int) -> dict[str, Any]:
         """Return the record of a node."""

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from pytest_accel.core.details import Found, RoundKind
-from pytest_accel.core.network_run import Fabric, FabricNode, GroupResult, PlannedRound, Report, Round
+from pytest_accel.core.network_run import GroupResult, NetworkNode, NetworkRun, PlannedRound, Report, Round
 from pytest_accel.core.sku_types import Sku
 from pytest_accel.judging.network.conclude import conclude
 from pytest_accel.judging.network.rounds import next_round
@@ -40,22 +40,22 @@ def fault(name: str, **parameters: Any) -> ClusterFault:
     return ClusterFault(name, parameters)
 
 
-def ended(fabric: Fabric, transport: Transport) -> Fabric:
-    """A fabric run to its end."""
-    while planned := next_round(fabric):
-        fabric = replace(fabric, rounds=[*fabric.rounds, transport(planned, len(fabric.rounds))])
-        assert len(fabric.rounds) < 60
-    return replace(fabric, conclusion=conclude(fabric))
+def ended(network: NetworkRun, transport: Transport) -> NetworkRun:
+    """A network run to its end."""
+    while planned := next_round(network):
+        network = replace(network, rounds=[*network.rounds, transport(planned, len(network.rounds))])
+        assert len(network.rounds) < 60
+    return replace(network, conclusion=conclude(network))
 
 
-def simulated(one: SimulatedCluster, **terms: Any) -> Fabric:
+def simulated(one: SimulatedCluster, **terms: Any) -> NetworkRun:
     """A run of a simulated cluster, with floors that its platform does not state."""
-    return run_simulated(one, Fabric((), **terms))
+    return run_simulated(one, NetworkRun((), **terms))
 
 
-def fabric(nodes: int, **more: Any) -> Fabric:
-    """A fabric before its first round."""
-    return Fabric([FabricNode(f"node{place}", 8) for place in range(nodes)], **more)
+def network(nodes: int, **more: Any) -> NetworkRun:
+    """A network before its first round."""
+    return NetworkRun([NetworkNode(f"node{place}", 8) for place in range(nodes)], **more)
 
 
 def transport(value: Callable[[RoundKind, Sequence[int]], float | list[Report]]) -> Transport:
@@ -72,14 +72,14 @@ def transport(value: Callable[[RoundKind, Sequence[int]], float | list[Report]])
     return measured
 
 
-def found(fabric: Fabric, what: Found) -> set[int]:
+def found(network: NetworkRun, what: Found) -> set[int]:
     """The nodes of which this was concluded."""
-    return {place for place, each in enumerate(fabric.conclusion.findings) if each.found == what}
+    return {place for place, each in enumerate(network.conclusion.nodes) if each.found == what}
 
 
-def kinds(fabric: Fabric) -> list[str]:
+def kinds(network: NetworkRun) -> list[str]:
     """The kinds of its rounds, each with their number."""
-    every = [each.kind for each in fabric.rounds]
+    every = [each.kind for each in network.rounds]
     return [f"{kind} {every.count(kind)}" for kind in dict.fromkeys(every)]
 
 

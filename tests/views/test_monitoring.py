@@ -75,7 +75,7 @@ def test_alerts_are_raised_and_end(series: dict[str, str], firing: dict[str, lis
 @each_row("expression", [*PANELS.values(), *(each["expr"] for each in RULES)])
 def test_every_query_is_about_metrics_that_we_write(expression: str) -> None:
     rooms = Path(pytest_accel.__file__).parent / "fleet"
-    written = "".join((rooms / room / "metrics.py").read_text() for room in ("jobs", "nights"))
+    written = "".join((rooms / name).read_text() for name in ("jobs/fleet_metrics.py", "nights/night_metrics.py"))
     found = {re.sub(r"(median)_\w+", r"\1_", each) for each in re.findall(r"\baccel_\w+", expression)}
     assert found
     assert all(each in written for each in found)

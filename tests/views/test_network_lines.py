@@ -1,36 +1,36 @@
-"""What a fabric run found, as lines of 80 columns: no bad node is hidden, and the closing line is the last."""
+"""What a network run found, as lines of 80 columns: no bad node is hidden, and the closing line is the last."""
 
 from collections.abc import Sequence
 
 from support.data_files import tables
 
 from pytest_accel.core.details import Found
-from pytest_accel.core.network_run import Conclusion, Fabric, FabricNode, NodeFinding, NodePair, Round
+from pytest_accel.core.network_run import Conclusion, NetworkNode, NetworkRun, NodeConclusion, NodePair, Round
 from pytest_accel.core.verdict import Closing, Result
 from pytest_accel.views.network_table import lines
 
-ROWS = tables("views/fabric-lines")
+ROWS = tables("views/network-lines")
 
 ENDING = Closing("REJECTED node3: slow with each of 5 partners; node4: data arrived changed", 1, Result.REJECTED)
 
 
-def fabric(found: Sequence[tuple[Found, NodeFinding]] = (), **more: object) -> Fabric:
+def network(found: Sequence[tuple[Found, NodeConclusion]] = (), **more: object) -> NetworkRun:
     """Return a run of 64 nodes, of which the first are as given."""
-    findings = [*(each for _, each in found), *[NodeFinding("good", 45.0, 3)] * (64 - len(found))]
+    findings = [*(each for _, each in found), *[NodeConclusion("good", 45.0, 3)] * (64 - len(found))]
     nodes = [
-        FabricNode(f"node{place}", 8, left_out="late" if each.found == "left out" else "")
+        NetworkNode(f"node{place}", 8, left_out="late" if each.found == "left out" else "")
         for place, each in enumerate(findings)
     ]
     rounds = [Round("pairs", (), 1000.0 + 30 * place, 1030.0 + 30 * place) for place in range(7)]
     conclusion = Conclusion(findings, 45.1, together=352.0, closing=ENDING, **more)  # type: ignore[arg-type]
-    return Fabric(nodes, rounds, floor=35.0, conclusion=conclusion)
+    return NetworkRun(nodes, rounds, floor=35.0, conclusion=conclusion)
 
 
-def of(kind: Found, **more: object) -> tuple[Found, NodeFinding]:
-    return kind, NodeFinding(kind, **more)  # type: ignore[arg-type]
+def of(kind: Found, **more: object) -> tuple[Found, NodeConclusion]:
+    return kind, NodeConclusion(kind, **more)  # type: ignore[arg-type]
 
 
-BAD = fabric(
+BAD = network(
     [
         of("good", score=45.0, partners=3),
         of("left out"),
@@ -53,11 +53,11 @@ def test_every_node_that_is_not_good_is_shown_the_worst_first_in_80_columns() ->
     assert {colour for text, colour in shown if text.startswith(("wrong", "slow", "path", "island"))} == {"red"}
 
 
-def test_a_healthy_fabric_is_its_figures_and_its_closing_line() -> None:
-    healthy = fabric()
+def test_a_healthy_network_is_its_figures_and_its_closing_line() -> None:
+    healthy = network()
     figures, closing = lines(healthy)
     assert figures[0].startswith(
         "64 nodes, 64 good: 7 rounds in 210 s; median of a rank 45.1 GB/s (floor 35 GB/s); tog"
     )
     assert closing == (ENDING.line, "red")
-    assert lines(Fabric([])) == [("0 nodes, 0 good: 0 rounds", ""), ("", "red")], "a file that holds nothing"
+    assert lines(NetworkRun([])) == [("0 nodes, 0 good: 0 rounds", ""), ("", "red")], "a file that holds nothing"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_accel.drivers import registry
 from pytest_accel.drivers.host import told
-from pytest_accel.drivers.host.host_environment import place
+from pytest_accel.drivers.host.host_environment import host_environment
 from pytest_accel.drivers.interface import Hint
 from pytest_accel.drivers.vendor import Vendor
 
@@ -26,7 +26,7 @@ def hints(root: Path = Path("/"), vendors: Iterable[Vendor] | None = None) -> li
     bus = on_bus(root, vendor_list)
     if not bus:
         return [hint for vendor in vendor_list for hint in _below(root, vendor, (*vendor.nodes, *vendor.shared_nodes))]
-    names, container = {hint.driver for hint in bus}, bool(place(root).container)
+    names, container = {hint.driver for hint in bus}, bool(host_environment(root).container)
     return [hint for vendor in vendor_list if vendor.name in names for hint in _handed_in(vendor, bus, root, container)]
 
 

@@ -25,7 +25,7 @@ _PRODUCTS = {
 
 
 @dataclass(frozen=True)
-class Place:
+class HostEnvironment:
     """The environment of a process. `container` and `machine` (virtual) name their kinds, empty for none."""
 
     root: bool
@@ -38,9 +38,9 @@ class Place:
         return machine + container
 
 
-def place(root: Path = Path("/")) -> Place:
+def host_environment(root: Path = Path("/")) -> HostEnvironment:
     """Return the environment of this process, by what the kernel and the container runtime state."""
-    return Place(os.geteuid() == 0, _container(root), _machine(root))
+    return HostEnvironment(os.geteuid() == 0, _container(root), _machine(root))
 
 
 def pseudonym() -> str:
@@ -79,7 +79,7 @@ def _machine(root: Path) -> str:
 @fact()
 def machine(root: Path) -> str:
     """Return the environment as text."""
-    return str(place(root))
+    return str(host_environment(root))
 
 
 def _dmi(root: Path, template: str, *files: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_accel.drivers.host import Absent, HiddenFact, HostAnswer, fact, matched, maybe, most, number, some, text
 from pytest_accel.drivers.host.hints import on_bus
-from pytest_accel.drivers.host.host_environment import place
+from pytest_accel.drivers.host.host_environment import host_environment
 from pytest_accel.drivers.host.pci_tree import SWITCHED, accelerators, distance
 
 RECOVERIES = ("link_error_recovery",)
@@ -77,7 +77,8 @@ def nics_active(root: Path) -> HostAnswer:
         if not rates[nic.name]:
             bad[nic.name] = ", ".join(states.values())
     active = sum(map(bool, rates.values()))
-    return HostAnswer(active, details={"rates": rates, "bad": bad, "in_container": bool(place(root).container)})
+    container = bool(host_environment(root).container)
+    return HostAnswer(active, details={"rates": rates, "bad": bad, "in_container": container})
 
 
 def _of_accelerators(root: Path) -> list[Path]:

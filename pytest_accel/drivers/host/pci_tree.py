@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_accel.core.details import HostDetails
 from pytest_accel.drivers.host import Absent, HiddenFact, HostAnswer, counted, fact, matched, maybe, number, shown, some
 from pytest_accel.drivers.host.hints import on_bus
-from pytest_accel.drivers.host.host_environment import place
+from pytest_accel.drivers.host.host_environment import host_environment
 from pytest_accel.drivers.host.system import listed, usable_cpus
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
@@ -52,7 +52,7 @@ def acs(root: Path) -> HostAnswer:
     Any bit of the control register redirects the traffic between devices to the root complex.
     """
     functions = accelerators(root)
-    if place(root).machine:
+    if host_environment(root).machine:
         raise HiddenFact("a guest cannot see the bridges of its host")
     upstream = {bridge for function in functions for bridge in bridges(function)}
     if not upstream:
@@ -94,7 +94,7 @@ def iommu(root: Path) -> HostAnswer:
     details: HostDetails = {"units": [unit.name for unit in units], "domains": sorted(kinds)}
     if not kinds and not units and not groups.is_dir():
         raise Absent(f"there is no {shown(groups)}")
-    if not kinds and place(root).machine:
+    if not kinds and host_environment(root).machine:
         raise HiddenFact("a guest cannot see the IOMMU of its host")
     if not kinds and list(groups.glob("*")):
         raise HiddenFact(f"{shown(groups)} has no types: this kernel is older than 5.11")

@@ -22,7 +22,7 @@ from pytest_accel.drivers.host import (
     services,
     system,
 )
-from pytest_accel.drivers.host.host_environment import Place
+from pytest_accel.drivers.host.host_environment import HostEnvironment
 from pytest_accel.drivers.interface import DriverProblem
 
 READERS = (host_environment, system, pci_tree, nics, dimms, services)
@@ -42,13 +42,13 @@ def read(
     root: Path = Path("/"), facts: Mapping[str, HostReader] = HOST_READERS, seconds: float = SECONDS
 ) -> dict[str, Answer]:
     """Return every fact by name, each read in its own thread, after at most `seconds` in total."""
-    environment = host_environment.place(root)
+    environment = host_environment.host_environment(root)
     answers = deadlines.each({name: partial(answer, fact, root, environment) for name, fact in facts.items()}, seconds)
     silent: Answer = {"unreadable": f"the kernel did not answer within {seconds:g} s"}
     return {name: silent if isinstance(result, DriverProblem) else result for name, result in answers.items()}
 
 
-def answer(fact: HostReader, root: Path, environment: Place) -> Answer:
+def answer(fact: HostReader, root: Path, environment: HostEnvironment) -> Answer:
     """Return one fact, or the reason why there is none and what is required to read it."""
     try:
         result = fact.read(root)
@@ -63,7 +63,7 @@ def answer(fact: HostReader, root: Path, environment: Place) -> Answer:
     return {"value": result.value, "worst": result.worst, "details": dict(result.details)}
 
 
-def needed(fact: HostReader, environment: Place) -> str:
+def needed(fact: HostReader, environment: HostEnvironment) -> str:
     """Return the declared requirements for reading a fact that is hidden here; empty if none is declared."""
     needs = []
     if fact.machine and environment.machine:

@@ -21,7 +21,7 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.stats import ENOUGH_ALIKE
 from pytest_accel.core.verdict import Result, Status
 from pytest_accel.core.words import counted, listed
-from pytest_accel.fleet.delivery.records import NodeRecord, Rejection, place_of
+from pytest_accel.fleet.delivery.records import NodeRecord, Rejection, location_of
 from pytest_accel.judging.facts.inventory import FIRMWARE, read
 from pytest_accel.judging.records.calibration import EFFICIENCY, deviation
 from pytest_accel.judging.verdicts.distance import Distance, Reference, distance
@@ -59,7 +59,7 @@ class Unlike(NamedTuple):
     number: int
     """The nodes that have the usual value; of a figure the nodes, or devices, that the median is of."""
     words: str
-    """The finding as a sentence without a full stop."""
+    """The difference as a sentence without a full stop."""
     rejects: bool = False
 
 
@@ -108,7 +108,7 @@ def against(node: NodeRecord, differences: Iterable[Unlike]) -> NodeRecord:
     for diff in rejecting:
         code = of_metric(diff.metric)
         for device in map(node.by_uuid.get, diff.subjects):
-            position = (device.uuid, place_of(device), device.serial or "") if device else (NODE, NODE, "")
+            position = (device.uuid, location_of(device), device.serial or "") if device else (NODE, NODE, "")
             rejections.append(Rejection(*position, diff.metric, f"{code.code} {code.name}", diff.words, code.do))
     line = f"{node.line}; REJECTED here: {'; '.join(diff.words for diff in rejecting)}"
     return replace(node, result=Result.REJECTED, line=line, rejections=rejections) if rejecting else node

@@ -8,14 +8,14 @@ from typing import Final, NamedTuple
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.words import counted, listed
-from pytest_accel.fleet.delivery.records import ACCEPTED, OPEN, REJECTED, NodeRecord, place_of
-from pytest_accel.judging.facts.packing import UNKNOWN, ListState, OnList, standing
-from pytest_accel.skus.packing_list import Listed, PackingList, same
+from pytest_accel.fleet.delivery.records import ACCEPTED, OPEN, REJECTED, NodeRecord, location_of
+from pytest_accel.judging.facts.packing import UNKNOWN, Listing, ListState, standing
+from pytest_accel.skus.packing_list import ListedBoard, PackingList, same
 
 MOST_NAMED = 16
 """Boards that one sentence names; the JSON has all of them."""
 AS_THEY_SHOULD_BE = (ListState.AS_LISTED, ListState.NOT_APPLICABLE)
-NO_LIST: Final = OnList(ListState.NOT_APPLICABLE, "there is no packing list")
+NO_LIST: Final = Listing(ListState.NOT_APPLICABLE, "there is no packing list")
 
 
 class Difference(NamedTuple):
@@ -30,7 +30,7 @@ class Board(NamedTuple):
 
     node: NodeRecord
     device: Device
-    stands: OnList = NO_LIST
+    stands: Listing = NO_LIST
 
     @property
     def serial(self) -> str:
@@ -43,14 +43,14 @@ class Board(NamedTuple):
         return self.device.uuid
 
     @property
-    def place(self) -> str:
-        """The place in its node."""
-        return place_of(self.device)
+    def location(self) -> str:
+        """The location in its node."""
+        return location_of(self.device)
 
     @property
     def name(self) -> str:
-        """The serial number, or the place of a board whose number is not known."""
-        return self.serial or self.place
+        """The serial number, or the location of a board whose number is not known."""
+        return self.serial or self.location
 
     @property
     def elsewhere(self) -> str:
@@ -85,7 +85,7 @@ def boards_of(nodes: Iterable[NodeRecord], packing_list: PackingList | None) -> 
     return [board._replace(stands=standing(packing_list, board.device, board.node.host)) for board in boards]
 
 
-def unseen(boards: Iterable[Board], packing_list: PackingList | None) -> list[Listed]:
+def unseen(boards: Iterable[Board], packing_list: PackingList | None) -> list[ListedBoard]:
     """Return the rows of the list whose boards were seen in no node."""
     serials = {same(board.stands.row.serial) for board in boards if board.stands.row}
     return [row for row in packing_list.rows if same(row.serial) not in serials] if packing_list else []
@@ -134,7 +134,7 @@ def against(packing_list: PackingList, nodes: Iterable[NodeRecord], boards: Sequ
 
 
 def _elsewhere(board: Board) -> str:
-    return f"{board.name} is in {board.node.name}, {board.place}, and listed for {board.elsewhere}"
+    return f"{board.name} is in {board.node.name}, {board.location}, and listed for {board.elsewhere}"
 
 
 def _sentence(boards: Sequence[Board]) -> str:
@@ -143,7 +143,7 @@ def _sentence(boards: Sequence[Board]) -> str:
     if first.elsewhere:
         return _several(f"In {first.node.name}, but listed for {first.elsewhere}", names)
     text = _several(f"In {first.node.name}, {first.stands.state.value}", names)
-    return f"{text}. {first.place}: {first.stands.words}"
+    return f"{text}. {first.location}: {first.stands.words}"
 
 
 def _several(heading: str, boards: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ FORMATS = ("md", "html", "json")
 MOST_NODES = 6
 """Nodes that one sentence names."""
 OF_NODE = ("name", "outcome", "told", "started", "sha256", "objection", "signed_by", "waived", "overridden")
-OF_BOARD = ("place", "serial", "uuid", "result")
+OF_BOARD = ("location", "serial", "uuid", "result")
 """The attributes of nodes and of boards that the JSON holds."""
 LONGEST = 4000
 """Characters of the longest text that the Markdown shows in full."""

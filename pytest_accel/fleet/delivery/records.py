@@ -45,10 +45,10 @@ ACCEPTED, REJECTED, OPEN, MISSING = "accepted", "rejected", "not judged", "missi
 
 
 class Rejection(NamedTuple):
-    """A verdict that rejects a device, or the node (`uuid` and `place` are NODE): its code, sentence and next step."""
+    """A verdict that rejects a device, or the node (`uuid`, `location` are NODE): its code, sentence and next step."""
 
     uuid: str
-    place: str
+    location: str
     serial: str
     metric: str
     title: str
@@ -189,7 +189,7 @@ def _rejections(run: Run) -> Iterator[Rejection]:
     devices = {device.uuid: device for device in run.devices}
     for uuid, of_board in grouped(rejecting, lambda verdict: verdict.culprit).items():
         device = devices.get(uuid)
-        position, serial = (place_of(device), device.serial or "") if device else (NODE, "")
+        position, serial = (location_of(device), device.serial or "") if device else (NODE, "")
         for verdict, *_ in grouped(of_board, lambda verdict: (verdict.metric, verdict.subject)).values():
             code = of_metric(verdict.metric)
             # A wrong product has few findings.
@@ -198,6 +198,6 @@ def _rejections(run: Run) -> Iterator[Rejection]:
             yield Rejection(uuid, position, serial, verdict.metric, title, sentence_of(verdict), finding.do)
 
 
-def place_of(device: Device) -> str:
-    """Return the place of a device in its node: "gpu3 (0000:1b:00.0)"."""
+def location_of(device: Device) -> str:
+    """Return the location of a device in its node: "gpu3 (0000:1b:00.0)"."""
     return f"{device.name} ({device.pci_address})" if device.pci_address else device.name

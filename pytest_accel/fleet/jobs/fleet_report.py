@@ -90,8 +90,8 @@ def markdown(fleet: FleetAsked, nodes: Sequence[NodeResult], fold: Fold) -> str:
 
 def notes(fleet: FleetAsked) -> list[str]:
     """Return the notes that a reader needs besides the states."""
-    if fleet.fabric:
-        return [f"fabric: {printable(fleet.fabric)}", *notes(replace(fleet, fabric=""))]
+    if fleet.network:
+        return [f"network: {printable(fleet.network)}", *notes(replace(fleet, network=""))]
     if fleet.listed:
         lines = [f"note: {printable(host)}" for host in fleet.others[:MOST_OTHERS]]
         count = len(fleet.others) - len(lines)

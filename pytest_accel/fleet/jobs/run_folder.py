@@ -15,7 +15,7 @@ from typing import Literal
 
 from pytest_accel.core import structured, untrusted
 from pytest_accel.core.measurement import NOT_IN_FILE
-from pytest_accel.core.network_run import Fabric
+from pytest_accel.core.network_run import NetworkRun
 from pytest_accel.core.node_name import names_among, nodes_of
 from pytest_accel.core.printable import printable, printable_data
 from pytest_accel.core.summary import Summary
@@ -30,9 +30,9 @@ LOCK = ".submitting"
 """The file that a process locks while it submits."""
 CANCELLED = ".cancelled"
 """The file whose presence ends a process that submits."""
-FABRIC = "fabric.json"
-"""The common result of the nodes of a fabric run, written by the first of them."""
-JOINT = "fabric"
+NETWORK = "network.json"
+"""The common result of the nodes of a network run, written by the first of them."""
+JOINT = "network"
 """The name of a job on all nodes, in place of a node's."""
 JOBS = "jobs"
 """The folder of the output of the jobs."""
@@ -95,14 +95,14 @@ class FleetAsked:
     named: bool = False
     """True if --nodes named the nodes, so that others of the partition may be missing."""
     joint: bool = False
-    """True if one job runs on all nodes together, as that of a fabric run does."""
+    """True if one job runs on all nodes together, as that of a network run does."""
     format: Literal[1] = 1
     listed: bool = field(default=True, metadata=NOT_IN_FILE)
     """False if there was no list of expected nodes, so that a node without a result is not noticed."""
     others: tuple[str, ...] = field(default=(), metadata=NOT_IN_FILE)
     """The hosts that left a result and are not among the expected nodes, with that result."""
-    fabric: str = field(default="", metadata=NOT_IN_FILE)
-    """The closing line of the fabric run in the same folder, or why it cannot be read; empty without one."""
+    network: str = field(default="", metadata=NOT_IN_FILE)
+    """The closing line of the network run in the same folder, or why it cannot be read; empty without one."""
 
     def job_name(self, node: str) -> str:
         """Return the name of the job of a node, by which squeue tells what was submitted."""
@@ -131,18 +131,18 @@ def load(folder: Path) -> FleetAsked:
     return fleet
 
 
-def fabric(folder: Path) -> Fabric:
-    """Return the common result of a fabric run, concluded again from the rounds that the file holds.
+def network(folder: Path) -> NetworkRun:
+    """Return the common result of a network run, concluded again from the rounds that the file holds.
 
     Raises BadFile if it is absent, damaged or unfinished, or if it closes otherwise than its rounds do.
     """
-    path = folder / FABRIC
+    path = folder / NETWORK
     try:
-        stored = structured.structure(Fabric, printable_data(untrusted.read_json(path)))
+        stored = structured.structure(NetworkRun, printable_data(untrusted.read_json(path)))
     except structured.Misfit as misfit:
-        raise BadFile(f"{path}: is not the {FABRIC} of a fabric run, or a damaged one: {misfit}") from None
+        raise BadFile(f"{path}: is not the {NETWORK} of a network run, or a damaged one: {misfit}") from None
     if not stored.conclusion.closing.line:
-        raise BadFile(f"{path}: the fabric run did not come to its end; {len(stored.rounds)} rounds are in it")
+        raise BadFile(f"{path}: the network run did not come to its end; {len(stored.rounds)} rounds are in it")
     try:
         concluded = replace(stored, conclusion=conclude(stored))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -154,10 +154,10 @@ def fabric(folder: Path) -> Fabric:
     return concluded
 
 
-def fabric_line(folder: Path) -> str:
-    """Return the closing line of the fabric run in a folder, or why it cannot be read; empty without one."""
+def network_line(folder: Path) -> str:
+    """Return the closing line of the network run in a folder, or why it cannot be read; empty without one."""
     try:
-        return fabric(folder).conclusion.closing.line if untrusted.exists(folder / FABRIC) else ""
+        return network(folder).conclusion.closing.line if untrusted.exists(folder / NETWORK) else ""
     except BadFile as bad:
         return str(bad)
 

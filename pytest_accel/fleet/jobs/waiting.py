@@ -52,8 +52,8 @@ class RunWatch:
             jobs = jobs_of(self.fleet, self.folder)  # asked first: a job that ends meanwhile has its record by then
             self.fleet = run_folder.load(self.folder)
         results = self._results.read()
-        closing = run_folder.fabric_line(self.folder)
-        self.fleet = replace(self.fleet, others=states.others(self.fleet, results), fabric=closing)
+        closing = run_folder.network_line(self.folder)
+        self.fleet = replace(self.fleet, others=states.others(self.fleet, results), network=closing)
         return states.of_all(
             self.fleet,
             results,

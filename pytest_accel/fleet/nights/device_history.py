@@ -43,7 +43,7 @@ class DeviceHistory:
 
 
 def text(device: DeviceHistory, show: Show) -> Iterator[str]:
-    """Yield a past as lines: the device, its places, its failures, and each metric on each driver and firmware."""
+    """Yield a past as lines: the device, its locations, its failures, and each metric on each driver and firmware."""
     nights = sorted({entry["night"] for entry in device.entries})
     serial = f"serial {device.serial}, " if device.serial else ""
     simulated = f"{SIMULATED} " if device.simulated else ""

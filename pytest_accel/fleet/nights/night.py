@@ -30,7 +30,7 @@ class Night:
     runs: Sequence[Row]
     verdicts: Mapping[str, int]
     """The number of verdicts with each status."""
-    findings: Mapping[str, Sequence[Row]]
+    anomalies: Mapping[str, Sequence[Row]]
     """The answers to each of `QUESTIONS`, by its name."""
     groups: Sequence[Row]
     """Number, median and spread of the like devices of each metric."""
@@ -53,7 +53,7 @@ class Night:
     @property
     def gone(self) -> list[str]:
         """The nodes that have no run for the first time."""
-        rows = [row for row in self.findings["absent"] if str(row["last_seen"]) == self.before]
+        rows = [row for row in self.anomalies["absent"] if str(row["last_seen"]) == self.before]
         return [node for row in rows for node in row["nodes"]]
 
     before: str = ""
@@ -62,7 +62,7 @@ class Night:
     @property
     def exit(self) -> int:
         """The exit status: 1 for hardware that is worse, 6 for a node or night that is gone or not judged, else 0."""
-        statuses = {QUESTIONS[name].exit for name, rows in self.findings.items() if rows}
+        statuses = {QUESTIONS[name].exit for name, rows in self.anomalies.items() if rows}
         statuses |= {
             run["exit"] if run["exit"] in (exits.HOLDS, exits.REJECTED) else exits.NOT_JUDGED for run in self.runs
         }
@@ -84,13 +84,13 @@ def look(fleet: StoredNights) -> Night:
     """Return all that the last night of a fleet shows, beside the nights before it. Raises BadFile."""
     fleet.prepare()
     rows = {name: fleet.ask(question.view) for name, question in QUESTIONS.items()}
-    findings = {name: [row for row in rows[name] if question.finds(row)] for name, question in QUESTIONS.items()}
-    nodes = fleet.nodes_of_places(row["uuid"] for row in rows["behind"])
-    places = questions.places_of(rows["behind"], findings["behind"], nodes)
-    findings["behind"] = [*(row for row in findings["behind"] if row["uuid"] not in nodes), *places]
+    anomalies = {name: [row for row in rows[name] if question.finds(row)] for name, question in QUESTIONS.items()}
+    nodes = fleet.nodes_of_locations(row["uuid"] for row in rows["behind"])
+    locations = questions.locations_of(rows["behind"], anomalies["behind"], nodes)
+    anomalies["behind"] = [*(row for row in anomalies["behind"] if row["uuid"] not in nodes), *locations]
     for name in ("behind", "losses"):
-        findings[name] = questions.one_each(questions.unexplained(findings[name], places, nodes))
-    findings["updates"].sort(key=lambda row: -abs(row["change"]))
+        anomalies[name] = questions.one_each(questions.unexplained(anomalies[name], locations, nodes))
+    anomalies["updates"].sort(key=lambda row: -abs(row["change"]))
     return Night(
         night=fleet.night,
         first=fleet.nights[0],
@@ -100,7 +100,7 @@ def look(fleet: StoredNights) -> Night:
         verdicts={
             row["status"]: row["n"] for row in fleet.rows("SELECT status, count(*) AS n FROM tonight GROUP BY status")
         },
-        findings=findings,
+        anomalies=anomalies,
         groups=fleet.ask("like_devices"),
         before=fleet.nights[-2] if len(fleet.nights) > 1 else "",
     )

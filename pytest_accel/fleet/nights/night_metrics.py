@@ -1,4 +1,4 @@
-"""A night of a fleet as metrics for Prometheus: aggregates per SKU and metric, and numbers of findings."""
+"""A night of a fleet as metrics for Prometheus: aggregates per SKU and metric, and numbers of anomalies."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _families(night: Night) -> Iterator[Family]:
     yield "accel_fleet_night_timestamp_seconds", "The night, as the time at which its day began in UTC.", [((), moment)]
     simulated = float(night.simulated)
     yield "accel_fleet_simulated", "1 if the nodes are simulated, else 0.", [((), simulated)]
-    yield "accel_fleet_nights", "Nights that the findings are from.", [((), float(night.nights))]
+    yield "accel_fleet_nights", "Nights that the anomalies are from.", [((), float(night.nights))]
     results = (*(result.value for result in Result), NOT_ENDED)
     runs = [((("result", result),), float(night.results.get(result, 0))) for result in results]
     yield "accel_fleet_runs", "Runs of the night, by result.", runs
@@ -53,12 +53,12 @@ def _families(night: Night) -> Iterator[Family]:
     yield "accel_fleet_devices", "Devices of the night.", [((), float(night.devices))]
     verdicts = [((("status", status),), float(night.verdicts.get(status, 0))) for status in STATUSES]
     yield "accel_fleet_verdicts", "Verdicts of the night, by status.", verdicts
-    yield "accel_fleet_findings", "Findings of the night, by kind, SKU and metric.", _findings(night)
-    counts = [((("kind", name),), float(len(rows))) for name, rows in night.findings.items()]
-    yield "accel_fleet_findings_by_kind", "Findings of the night, by kind.", counts
+    yield "accel_fleet_anomalies", "Anomalies of the night, by kind, SKU and metric.", _anomalies(night)
+    counts = [((("kind", name),), float(len(rows))) for name, rows in night.anomalies.items()]
+    yield "accel_fleet_anomalies_by_kind", "Anomalies of the night, by kind.", counts
     # A node or device is a label where it is slow alone: a fleet of 80,000 devices would be as many series.
-    losses = [(_lost(name, row), row["lost"]) for name in ("behind", "losses") for row in night.findings[name]]
-    yield "accel_fleet_lost_ratio", "Speed that a device or place lacks, as a ratio, by kind of finding.", losses
+    losses = [(_lost(name, row), row["lost"]) for name in ("behind", "losses") for row in night.anomalies[name]]
+    yield "accel_fleet_lost_ratio", "Speed that a device or location lacks, as a ratio, by kind of anomaly.", losses
     for base in dict.fromkeys(base for base, _ in UNITS.values()):
         groups = [group for group in night.groups if UNITS.get(group["unit"], ("", 0.0))[0] == base]
         rows = [(_labels(group), group["middle"] * UNITS[group["unit"]][1]) for group in groups]
@@ -74,14 +74,22 @@ def _labels(row: Row) -> Labels:
 
 
 def _lost(kind: str, row: Row) -> Labels:
-    """Return the labels of a loss: a device, a node or another place, and its node if it is in one."""
-    location = f"{row['what']} {row['place']}" if row.get("what", DEVICE) not in (DEVICE, "node") else row["place"]
-    return (("kind", kind), ("place", location), ("node", row["node"]), ("sku", row["sku"]), ("metric", row["metric"]))
+    """Return the labels of a loss: a device, a node or another location, and its node if it is in one."""
+    location = (
+        f"{row['what']} {row['location']}" if row.get("what", DEVICE) not in (DEVICE, "node") else row["location"]
+    )
+    return (
+        ("kind", kind),
+        ("location", location),
+        ("node", row["node"]),
+        ("sku", row["sku"]),
+        ("metric", row["metric"]),
+    )
 
 
-def _findings(night: Night) -> list[tuple[Labels, float]]:
-    """Return the number of findings of each kind, SKU and metric."""
-    rows = ((name, row) for name, findings in night.findings.items() for row in findings if "sku" in row)
+def _anomalies(night: Night) -> list[tuple[Labels, float]]:
+    """Return the number of anomalies of each kind, SKU and metric."""
+    rows = ((name, row) for name, anomalies in night.anomalies.items() for row in anomalies if "sku" in row)
     count = Counter((name, row["sku"], row["metric"]) for name, row in rows)
     names = ("kind", "sku", "metric")
     return [(tuple(zip(names, key, strict=True)), float(number)) for key, number in sorted(count.items())]

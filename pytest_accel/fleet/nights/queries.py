@@ -17,26 +17,26 @@ FIGURE: Final = (
     "night, node, name, slot, level, driver, vbios, metric, unit, value, status, floor, ceiling, code, method"
 )
 """The columns that are shown for each figure of a device."""
-PLACES: Final = "places.csv"
-"""The file of a store that says where its nodes stand: a column `node`, and one for each kind of place."""
+LOCATIONS: Final = "locations.csv"
+"""The file of a store that says where its nodes stand: a column `node`, and one for each kind of location."""
 
 
 def base(path: Path, figures: Sequence[Path], runs: Sequence[Path]) -> str:
     """Return the SQL that makes the views which those of `VIEWS` are made from."""
-    file = path / PLACES
-    places = "SELECT '' AS node, '' AS kind, '' AS place WHERE false"
+    file = path / LOCATIONS
+    locations = "SELECT '' AS node, '' AS kind, '' AS location WHERE false"
     if untrusted.exists(file):
         if "node" not in map(str.strip, untrusted.table(file)[0]):
             raise BadFile(
-                f"{file}:1: has no column 'node'; it needs one, and one for each kind of place, such as 'rack'"
+                f"{file}:1: has no column 'node'; it needs one, and one for each kind of location, such as 'rack'"
             )
         table = f"read_csv({literal(file)}, header = true, all_varchar = true, delim = ',', hive_partitioning = false)"
-        places = f"""SELECT node, kind, place FROM (FROM {table})
-            UNPIVOT (place FOR kind IN (COLUMNS(* EXCLUDE (node)))) WHERE place <> ''"""  # noqa: S608
+        locations = f"""SELECT node, kind, location FROM (FROM {table})
+            UNPIVOT (location FOR kind IN (COLUMNS(* EXCLUDE (node)))) WHERE location <> ''"""  # noqa: S608
     return f"""
         CREATE VIEW every AS FROM {database.parquet(figures)};
         CREATE VIEW every_run AS FROM {database.parquet(runs)};
-        CREATE VIEW places AS {places};
+        CREATE VIEW locations AS {locations};
     """
 
 
@@ -73,9 +73,9 @@ class StoredNights:
         """Return the rows of a view, by the names of its columns."""
         return self.rows(f"FROM {view}")
 
-    def nodes_of_places(self, names: Iterable[str]) -> dict[str, set[str]]:
-        """Return the nodes of the places with these names, kind and place in one text."""
-        query = """SELECT what || ' ' || place AS name, list(node) AS nodes FROM all_places
+    def nodes_of_locations(self, names: Iterable[str]) -> dict[str, set[str]]:
+        """Return the nodes of the locations with these names, kind and location in one text."""
+        query = """SELECT what || ' ' || location AS name, list(node) AS nodes FROM all_locations
             GROUP BY name HAVING name IN $names"""
         return {row["name"]: set(row["nodes"]) for row in self.rows(query, names=list(names))}
 

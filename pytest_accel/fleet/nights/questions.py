@@ -1,6 +1,6 @@
-"""The questions that `store show` asks of the nights of a fleet: the views of questions.sql, and what is a finding.
+"""The questions that `store show` asks of the nights of a fleet: the views of questions.sql, and what is an anomaly.
 
-SQL groups, gives medians and spreads, and leaves rows that may be findings. Which of them are, the one comparison says
+SQL groups, gives medians and spreads, and leaves rows that may be anomalies. Which of them are, the one comparison says
 (`judging.verdicts.distance`, for the references "fleet" and "past").
 """
 
@@ -40,53 +40,53 @@ class Question:
     exit: int = exits.HOLDS
     """The exit status of a night with an answer."""
     finds: Callable[[Row], bool] = lambda row: True
-    """True for a row that is a finding."""
+    """True for a row that is an anomaly."""
 
 
-# -- what is a finding
+# -- what is an anomaly
 
 
 def is_lost(row: Row) -> bool:
-    """Return True for a loss over the nights that is a finding: `error` is its standard error, from `nights` nights."""
+    """Return True for a loss over the nights that is an anomaly: `error` is its standard error over `nights`."""
     spread = row["error"] / math.sqrt(2)  # the error is that of the difference, as if either value had it
     return _is_far(row, Reference("fleet", 1.0, spread=spread, freedom=row["nights"] - 2))
 
 
 def is_behind(row: Row) -> bool:
-    """Return True for a device, or the median of a place, that is too far behind; leaves the night of no mere noise."""
+    """Return True for a device, or the median of a location, too far behind; leaves the night of no mere noise."""
     stepped = row["step_lost"] is not None and is_lost({**row, "lost": row["step_lost"], "error": row["step_error"]})
     row["since"] = row["since"] if stepped else None
     return _is_far(row, Reference("fleet", 1.0, row["like_it"], row["spread"]))
 
 
 def _is_far(row: Row, reference: Reference) -> bool:
-    """Return True if the loss of a row is a finding; enters how much is `allowed`."""
+    """Return True if the loss of a row is an anomaly; enters how much is `allowed`."""
     result = distance(1 - row["lost"], "1", family_of(row["metric"], row["unit"]), reference)
     row["allowed"] = result.allowed if result else math.inf
     return result is not None and result.lost > result.allowed
 
 
 def is_changed(row: Row) -> bool:
-    """Return True for a change with an update that is a finding beside its standard error."""
+    """Return True for a change with an update that is an anomaly beside its standard error."""
     reference = Reference("past", 1.0, spread=row["error"] / math.sqrt(2))  # one value has it, and not both
     return bool(abs(row["change"]) > allowed(family_of(row["metric"], row["unit"]), reference)[0])
 
 
 FEW: Final = 4
-"""Findings in a place that are one finding of the place."""
+"""Anomalies in a location that are one anomaly of the location."""
 
 
-def places_of(rows: Sequence[Row], findings: Sequence[Row], nodes: Mapping[str, AbstractSet[str]]) -> list[Row]:
-    """Return the places among `rows` that are a finding, or that explain `FEW` of the `findings`.
+def locations_of(rows: Sequence[Row], anomalies: Sequence[Row], nodes: Mapping[str, AbstractSet[str]]) -> list[Row]:
+    """Return the locations among `rows` that are an anomaly, or that explain `FEW` of the `anomalies`.
 
-    `rows` are all that may be findings, `nodes` are the nodes of each place, by its `uuid`.
+    `rows` are all that may be anomalies, `nodes` are the nodes of each location, by its `uuid`.
     """
-    kinds = grouped(findings, lambda row: row["kind"])
+    kinds = grouped(anomalies, lambda row: row["kind"])
     locations = (row for row in rows if row["uuid"] in nodes)
     return [
         location
         for location in locations
-        if location in findings or sum(_covers(location, row, nodes) for row in kinds.get(location["kind"], ())) >= FEW
+        if location in anomalies or sum(_covers(location, row, nodes) for row in kinds.get(location["kind"], ())) >= FEW
     ]
 
 
@@ -103,22 +103,22 @@ def _covers(location: Row, row: Row, nodes_of: Mapping[str, AbstractSet[str]]) -
 
 
 def one_each(rows: Iterable[Row]) -> list[Row]:
-    """Return the worst row of every device and place with its other metrics, the largest loss first."""
+    """Return the worst row of every device and location with its other metrics, the largest loss first."""
     worst = []
     for group in grouped(rows, lambda row: (row["uuid"], row["node"])).values():
         first = max(group, key=lambda row: row["lost"])
         worst.append({**first, "also": sorted({row["metric"] for row in group} - {first["metric"]})})
-    return sorted(worst, key=lambda row: (-row["lost"], row["place"]))
+    return sorted(worst, key=lambda row: (-row["lost"], row["location"]))
 
 
 # -- what a line says
 
 
 def _site(row: Row) -> tuple[str, str]:
-    """Return the name of a place, and of a device in it the serial number, else its UUID."""
+    """Return the name of a location, and of a device in it the serial number, else its UUID."""
     kind = row.get("what", DEVICE)
-    called = row["place"] if kind in (DEVICE, "node") else f"{kind} {row['place']}"
-    device = kind == DEVICE and row["place"] != row["node"]
+    called = row["location"] if kind in (DEVICE, "node") else f"{kind} {row['location']}"
+    device = kind == DEVICE and row["location"] != row["node"]
     return called, (row["serial"] or row["uuid"]) if device else ""
 
 
@@ -173,7 +173,7 @@ QUESTIONS: Final = {
         lambda row: (f"{row['what']} {row['name']}", " and ".join(row["nodes"])), 6, exits.NOT_JUDGED,
     ),
     "unlike": Question("unit errors and implausible values", "unlike", _unlike, 4, exits.NOT_JUDGED),
-    "behind": Question("devices and places behind comparable ones", "behind", _behind, 10, exits.REJECTED, is_behind),
+    "behind": Question("devices and locations behind their like", "behind", _behind, 10, exits.REJECTED, is_behind),
     "losses": Question("slowdowns", "losses", _lost, 6, exits.REJECTED, is_lost),
     "failed_again": Question(
         "repeated failures", "failed_again",

@@ -3,7 +3,7 @@
 --   pytest-accel store sql STORE | duckdb fleet.db      and then SELECT * FROM behind, here, in Grafana or in Superset
 --
 -- The lines that `store sql` prints before these make the views `every` (the figures of the nights), `every_run` (their
--- runs) and `places` (node, kind, place: what stands in places.csv). The last night is "tonight".
+-- runs) and `locations` (node, kind, location: what stands in locations.csv). The last night is "tonight".
 --
 -- These views compare and count. The table of distances in docs/verdicts.md says how far is too far: a view whose name
 -- begins with `may_be_` has every row that it may find, and `store show` tells those that it does find.
@@ -34,7 +34,7 @@ SELECT *, kind_of(sku, platform, level, metric, unit, method) AS kind
 FROM every ANTI JOIN doubled_nights USING (uuid, night);
 CREATE VIEW /* kept */ kinds AS SELECT DISTINCT kind, sku, platform, level, metric, unit, method FROM tonight;
 
--- 1 devices, nodes, racks and whatever places.csv names behind their like, tonight
+-- 1 devices, nodes, racks and whatever locations.csv names behind their like, tonight
 
 CREATE VIEW /* kept */ groups AS
 SELECT kind, driver, count(*) AS devices, count(DISTINCT run) AS nodes, median(value) AS middle, mad(value) AS mad
@@ -48,20 +48,20 @@ SELECT t.*, coalesce(own.middle, pooled.middle) AS middle, coalesce(own.spread, 
 FROM tonight t JOIN (SELECT * EXCLUDE (driver) FROM enough WHERE driver IS NULL) pooled USING (kind)
      LEFT JOIN (FROM enough WHERE driver IS NOT NULL) own ON own.kind = t.kind AND own.driver = t.driver
 WHERE t.method <> '' AND t.value > 0;
-CREATE VIEW /* kept */ all_places AS
-SELECT node, kind AS what, place FROM places UNION SELECT node, 'node', node FROM every_run;
-CREATE VIEW /* kept */ of_places AS  -- the error of a median of n values is 1.2533 / sqrt(n) of their spread
-SELECT what, place, kind, 1 - median(lost) AS share, count(*) AS devices, median(spread) * 1.2533 / sqrt(count(*)) AS error
-FROM compared JOIN all_places USING (node) WHERE name <> 'node' GROUP BY what, place, kind HAVING count(*) >= 4;
+CREATE VIEW /* kept */ all_locations AS
+SELECT node, kind AS what, location FROM locations UNION SELECT node, 'node', node FROM every_run;
+CREATE VIEW /* kept */ of_locations AS  -- the error of a median of n values is 1.2533 / sqrt(n) of their spread
+SELECT what, location, kind, 1 - median(lost) AS share, count(*) AS devices, median(spread) * 1.2533 / sqrt(count(*)) AS error
+FROM compared JOIN all_locations USING (node) WHERE name <> 'node' GROUP BY what, location, kind HAVING count(*) >= 4;
 CREATE VIEW /* kept */ may_be_behind AS
-SELECT 'device' AS what, shown(node, name) AS place, uuid, serial, node, kind, value, middle, lost, spread, like_it, status
+SELECT 'device' AS what, shown(node, name) AS location, uuid, serial, node, kind, value, middle, lost, spread, like_it, status
 FROM compared WHERE lost > greatest(0.01, 4 * spread)
 UNION ALL
-SELECT what, place, what || ' ' || place, '', CASE what WHEN 'node' THEN place ELSE '' END, kind, NULL, NULL,
+SELECT what, location, what || ' ' || location, '', CASE what WHEN 'node' THEN location ELSE '' END, kind, NULL, NULL,
        1 - share / g.middle, greatest(g.spread, error), g.like_it, ''
-FROM of_places JOIN (SELECT what, kind, median(share) AS middle, count(*) AS like_it,
+FROM of_locations JOIN (SELECT what, kind, median(share) AS middle, count(*) AS like_it,
                             spread_of(mad(share), count(*), median(share)) AS spread
-                     FROM of_places GROUP BY what, kind HAVING count(*) >= 4) g USING (what, kind)
+                     FROM of_locations GROUP BY what, kind HAVING count(*) >= 4) g USING (what, kind)
 WHERE 1 - share / g.middle > greatest(0.01, 4 * g.spread, 4 * error);
 
 -- 2 losses: each device against its own past by the fleet's pace, on one driver and firmware; a step has a night
@@ -91,8 +91,8 @@ CREATE VIEW /* kept */ pasts AS
 SELECT uuid, node, kind, driver, vbios, night, y FROM past
 UNION ALL
 SELECT b.uuid, '', b.kind, '', '', f.night, ln(median(speed(f.value, f.unit) / speed(p.middle, f.unit)))
-FROM (FROM may_be_behind WHERE what <> 'device') b JOIN all_places USING (what, place)
-     JOIN figures f ON f.node = all_places.node AND f.kind = b.kind AND f.name <> 'node' AND f.value > 0
+FROM (FROM may_be_behind WHERE what <> 'device') b JOIN all_locations USING (what, location)
+     JOIN figures f ON f.node = all_locations.node AND f.kind = b.kind AND f.name <> 'node' AND f.value > 0
      JOIN paces p ON p.kind = f.kind AND p.driver = f.driver AND p.night = f.night
 GROUP BY b.uuid, b.kind, f.night;
 CREATE VIEW /* kept */ steps AS
@@ -109,7 +109,7 @@ FROM (SELECT *, sum_before / i AS before, (total - sum_before) / (n - i) AS afte
       WHERE i >= 3 AND n - i >= 2)
 GROUP BY uuid, node, kind, driver, vbios;
 CREATE VIEW may_be_losses AS
-SELECT t.node, shown(t.node, t.name) AS place, uuid, t.serial, kind, sku, platform, level, metric, unit, t.value,
+SELECT t.node, shown(t.node, t.name) AS location, uuid, t.serial, kind, sku, platform, level, metric, unit, t.value,
        nights, driver, vbios, since, step, lost, error
 FROM (SELECT l.uuid, l.node, l.kind, l.driver, l.vbios, l.nights, coalesce(s.rest <= l.rest, false) AS step,
              CASE WHEN step THEN s.since ELSE l.first END AS since,
@@ -164,19 +164,19 @@ CREATE VIEW present AS
 SELECT f.* FROM figures f
 WHERE uuid IN (SELECT uuid FROM tonight) OR node IN (SELECT node FROM runs WHERE state <> 'finished');
 CREATE VIEW failed_again AS
-SELECT shown(arg_max(node, night), arg_max(name, night)) AS place, uuid, arg_max(serial, night) AS serial,
+SELECT shown(arg_max(node, night), arg_max(name, night)) AS location, uuid, arg_max(serial, night) AS serial,
        arg_max(node, night) AS node, count(DISTINCT run) AS runs, list_sort(list(DISTINCT night)) AS nights,
        list_sort(list(DISTINCT metric)) AS metrics, coalesce(list_sort(list(DISTINCT code) FILTER (code <> '')), []) AS codes
 FROM present ANTI JOIN doubtful_limits USING (sku, metric) WHERE status = 'FAIL'
-GROUP BY uuid HAVING runs >= 2 ORDER BY runs DESC, place;
+GROUP BY uuid HAVING runs >= 2 ORDER BY runs DESC, location;
 CREATE VIEW marginal_again AS
-SELECT shown(arg_max(node, night), arg_max(name, night)) AS place, uuid, arg_max(serial, night) AS serial,
+SELECT shown(arg_max(node, night), arg_max(name, night)) AS location, uuid, arg_max(serial, night) AS serial,
        arg_max(node, night) AS node, metric, list_sort(list(DISTINCT night)) AS nights, any_value(of) AS of
 FROM present JOIN (SELECT uuid, max(night, 3) AS last_nights, count(DISTINCT night) AS of
                    FROM (SELECT DISTINCT uuid, night FROM figures) GROUP BY uuid) USING (uuid)
 WHERE status = 'MARGINAL' GROUP BY uuid, metric
 HAVING len(nights) >= 3 OR count(DISTINCT night) FILTER (list_contains(last_nights, night)) >= 2
-ORDER BY len(nights) DESC, place, metric;
+ORDER BY len(nights) DESC, location, metric;
 
 -- 5 who is where, and who is not
 
@@ -206,11 +206,11 @@ UNION ALL
 SELECT 'serial', serial, list_sort(list(DISTINCT shown(node, name))) FROM tonight
 WHERE serial <> '' GROUP BY serial HAVING min(uuid) <> max(uuid) ORDER BY ALL;
 CREATE VIEW moved AS
-SELECT uuid, arg_max(serial, night) AS serial, arg_max(place, night) AS place, arg_min(place, night) AS was,
-       arg_max(node, night) AS node, min(night) FILTER (place = now) AS since
-FROM (SELECT *, last_value(place) OVER (PARTITION BY uuid ORDER BY night ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS now
-      FROM (SELECT *, shown(node, name) AS place FROM (SELECT DISTINCT uuid, night, node, name, serial FROM figures WHERE name <> 'node')))
-GROUP BY uuid HAVING min(place) <> max(place) ORDER BY place;
+SELECT uuid, arg_max(serial, night) AS serial, arg_max(location, night) AS location, arg_min(location, night) AS was,
+       arg_max(node, night) AS node, min(night) FILTER (location = now) AS since
+FROM (SELECT *, last_value(location) OVER (PARTITION BY uuid ORDER BY night ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS now
+      FROM (SELECT *, shown(node, name) AS location FROM (SELECT DISTINCT uuid, night, node, name, serial FROM figures WHERE name <> 'node')))
+GROUP BY uuid HAVING min(location) <> max(location) ORDER BY location;
 CREATE VIEW unlike AS
 SELECT node, metric, what, list_sort(list(DISTINCT name)) AS devices, min(value) AS value, unit, any_value(middle) AS middle, any_value(usual) AS usual
 FROM (SELECT node, metric, name, value, t.unit, middle, usual,
@@ -222,7 +222,7 @@ FROM (SELECT node, metric, name, value, t.unit, middle, usual,
       WHERE t.method <> '' AND value > 0 AND nodes >= 4)
 WHERE what IS NOT NULL GROUP BY node, metric, what, unit ORDER BY node, metric;
 
--- 6 with what the rows mean: the kind of a figure in words, and since when a device or a place is behind
+-- 6 with what the rows mean: the kind of a figure in words, and since when a device or a location is behind
 
 CREATE VIEW behind AS
 SELECT b.*, k.* EXCLUDE (kind), s.since, s.lost AS step_lost, s.error AS step_error, s.nights

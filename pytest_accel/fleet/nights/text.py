@@ -24,7 +24,7 @@ def text(night: Night) -> str:
     unjudged = [run for run in night.runs if run["exit"] not in (exits.HOLDS, exits.REJECTED)]
     sections = [
         (Question("rejected nodes", "", _run, 6), rejected),
-        *((question, night.findings[name]) for name, question in QUESTIONS.items()),
+        *((question, night.anomalies[name]) for name, question in QUESTIONS.items()),
     ]
     sections.insert(2, (Question("unjudged or unfinished runs", "", _run, 3), unjudged))
     lines = _head(night)
@@ -34,7 +34,7 @@ def text(night: Night) -> str:
             more = f", the first {most}" if len(rows) > most else ""
             lines += [f"{question.title} ({len(rows)}{more})", *_table(list(map(question.cells, rows[:most])))]
     if titles := [question.title for question, rows in sections if not rows]:
-        lines += textwrap.wrap(f"No findings for: {', '.join(titles)}", COLUMNS, subsequent_indent="  ")
+        lines += textwrap.wrap(f"No anomalies for: {', '.join(titles)}", COLUMNS, subsequent_indent="  ")
     return "\n".join(map(printable, lines[:LINES])) + "\n"
 
 

@@ -12,10 +12,10 @@ from pytest_accel.core.sku_types import DeclaredBy, Limit, Sku
 from pytest_accel.core.words import listed
 from pytest_accel.drivers import registry
 from pytest_accel.judging.facts.inventory import lacking
-from pytest_accel.skus.packing_list import VERSIONS, Listed, PackingList, index_of, pci_address, same
+from pytest_accel.skus.packing_list import VERSIONS, ListedBoard, PackingList, index_of, pci_address, same
 
-SERIAL, DELIVERED = "inventory.serial", "inventory.delivered"
-METRICS = (SERIAL, DELIVERED)
+SERIAL, LIST = "inventory.serial", "inventory.packing_list"
+METRICS = (SERIAL, LIST)
 """The metrics: the serial number of each device, and the completeness of the node."""
 AS_LISTED, COMPLETE = "as listed", "complete"
 """Their values where nothing is wrong."""
@@ -29,7 +29,7 @@ def limits(sha256: str, sku: Sku | None, *, names_nodes: bool) -> dict[str, Limi
     if sku is None:
         return {}
     is_processor = not registry.vendor(sku.vendor).accelerator
-    expected = {SERIAL: AS_LISTED, **({DELIVERED: COMPLETE} if names_nodes else {})}
+    expected = {SERIAL: AS_LISTED, **({LIST: COMPLETE} if names_nodes else {})}
     return {
         metric: Limit(
             metric,
@@ -66,24 +66,24 @@ UNKNOWN = (ListState.BUT_FOR_ZEROS, ListState.NODE_UNKNOWN, ListState.NO_SERIAL,
 
 
 @dataclass(frozen=True)
-class OnList:
+class Listing:
     """The state of a device by the list, with words that a verdict shows, and its row if there is one."""
 
     state: ListState
     words: str
-    row: Listed | None = None
+    row: ListedBoard | None = None
 
 
 def measured(
     metric: str, boards: PackingList, devices: Sequence[Device], host: str, now: float = 0.0
 ) -> list[Measurement]:
     """Return the measurements of one of the metrics, made at `now` (seconds since the epoch), on the node `host`."""
-    if metric == DELIVERED:
+    if metric == LIST:
         return [_of_node(boards, devices, host, now)]
     return [_of_device(standing(boards, device, host), device, now) for device in devices]
 
 
-def _of_device(entry: OnList, device: Device, now: float) -> Measurement:
+def _of_device(entry: Listing, device: Device, now: float) -> Measurement:
     trouble: Trouble | None = None
     if entry.state in UNKNOWN:
         trouble = Trouble("need", entry.words)
@@ -93,7 +93,7 @@ def _of_device(entry: OnList, device: Device, now: float) -> Measurement:
     return Measurement(SERIAL, device.uuid, "text", value, trouble=trouble, started=now, ended=now)
 
 
-def standing(boards: PackingList, device: Device, host: str) -> OnList:
+def standing(boards: PackingList, device: Device, host: str) -> Listing:
     """Return the state of a device of the node `host` by the list, for its run and the document of the delivery."""
     if no_serial := _no_serial(device):
         return no_serial
@@ -102,52 +102,52 @@ def standing(boards: PackingList, device: Device, host: str) -> OnList:
     if row is None:
         other = boards.but_for_zeros(device.serial or "")
         if other is None:
-            return OnList(ListState.NOT_LISTED, f"{serial} is not on the list")
-        return OnList(ListState.BUT_FOR_ZEROS, f"{serial} is not on the list, but {_but_for_zeros(other)}", other)
+            return Listing(ListState.NOT_LISTED, f"{serial} is not on the list")
+        return Listing(ListState.BUT_FOR_ZEROS, f"{serial} is not on the list, but {_but_for_zeros(other)}", other)
     if row.node and boards.nodes.find(row.node) != boards.nodes.find(host):
         return _elsewhere(boards, row, host)
     if deviations := differences(row, device):
         words = f"{serial} is on the list (line {row.line}), but {'; '.join(deviations)}"
-        return OnList(ListState.DIFFERENT, words, row)
+        return Listing(ListState.DIFFERENT, words, row)
     for name in VERSIONS:
         if getattr(row, name) and not device.facts.get(name):
             reason = lacking(device.facts, name).reason
             words = f"{serial}: the list (line {row.line}) demands a version; {reason}"
-            return OnList(ListState.NO_VERSION, words, row)
-    return OnList(ListState.AS_LISTED, AS_LISTED, row)
+            return Listing(ListState.NO_VERSION, words, row)
+    return Listing(ListState.AS_LISTED, AS_LISTED, row)
 
 
-def _no_serial(device: Device) -> OnList | None:
+def _no_serial(device: Device) -> Listing | None:
     """Return the standing of a device whose serial number is not known, None if it is."""
     vendor = registry.vendor(device.driver)
     if not vendor.accelerator:
         reason = f"a {vendor.title} states no serial number, so no list can name it"
-        return OnList(ListState.NOT_APPLICABLE, reason)
+        return Listing(ListState.NOT_APPLICABLE, reason)
     if device.serial and device.serial.strip():
         return None
     unread = device.facts.get("unread", {})
     reason = unread.get("serial") or unread.get(EVERYTHING_ELSE) or "the driver does not report it"
-    return OnList(ListState.NO_SERIAL, f"serial number: {reason}")
+    return Listing(ListState.NO_SERIAL, f"serial number: {reason}")
 
 
-def _but_for_zeros(row: Listed) -> str:
+def _but_for_zeros(row: ListedBoard) -> str:
     return (
         f"line {row.line} has {row.serial}, which differs by leading zeros alone: a spreadsheet drops them; correct "
         "the list, with the column as text"
     )
 
 
-def _elsewhere(boards: PackingList, row: Listed, host: str) -> OnList:
+def _elsewhere(boards: PackingList, row: ListedBoard, host: str) -> Listing:
     """Return the standing of a board that the list has in another node; unknown if it does not know this node."""
     node = printable(row.node, SHOWN)
     if not boards.of_node(host):
         hint = f"the list has no row for this node, {printable(host, SHOWN)}: correct its names"
-        return OnList(ListState.NODE_UNKNOWN, f"listed for {node} (line {row.line}), and {hint}", row)
+        return Listing(ListState.NODE_UNKNOWN, f"listed for {node} (line {row.line}), and {hint}", row)
     words = f"{row.serial} is listed for {node} (line {row.line}): a board of another node"
-    return OnList(ListState.ELSEWHERE, words, row)
+    return Listing(ListState.ELSEWHERE, words, row)
 
 
-def differences(row: Listed, device: Device) -> list[str]:
+def differences(row: ListedBoard, device: Device) -> list[str]:
     """Return the deviations of a device from its row of the list besides node and serial number, in words."""
     deviations = []
     if row.uuid and same(row.uuid) != same(device.uuid):
@@ -184,7 +184,7 @@ def _of_node(boards: PackingList, devices: Sequence[Device], host: str, now: flo
         trouble = Trouble("need", f"the list has no row for this node, {host}; it has {listed(sorted(boards.by_node))}")
     else:
         value, trouble = _absent(boards, devices, host)
-    return Measurement(DELIVERED, NODE, "text", value, trouble=trouble, started=now, ended=now)
+    return Measurement(LIST, NODE, "text", value, trouble=trouble, started=now, ended=now)
 
 
 def _absent(boards: PackingList, devices: Sequence[Device], host: str) -> tuple[str | None, Trouble | None]:

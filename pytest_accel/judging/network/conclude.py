@@ -1,6 +1,6 @@
-"""The conclusion from the rounds of a fabric run on each node, pair and part, and its closing line.
+"""The conclusion from the rounds of a network run on each node, pair and part, and its closing line.
 
-A node is named where nothing else explains its results. A fabric that is short as a whole names nobody.
+A node is named where nothing else explains its results. A network that is short as a whole names nobody.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from statistics import median_high
 from typing import Final
 
 from pytest_accel.core import exits
-from pytest_accel.core.details import FabricPart, Found, NodeRound, RoundKind
+from pytest_accel.core.details import Found, NetworkPart, NodeRound, RoundKind
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.network_run import (
     NAMED,
     SCORED,
     SHORT,
     Conclusion,
-    Fabric,
     GroupResult,
-    NodeFinding,
+    NetworkRun,
+    NodeConclusion,
     NodePair,
     short_rails,
 )
@@ -37,48 +37,48 @@ TOLD: Final = 3
 """Nodes, pairs and parts that the closing line tells."""
 LARGE: Final[tuple[RoundKind, ...]] = ("domain", "all")
 """The rounds of groups of more than a pair."""
-OF_NODE: Final = Verdict("fabric.pairs", NODE, Status.FAIL, unit=UNIT)
+OF_NODE: Final = Verdict("network.pairs", NODE, Status.FAIL, unit=UNIT)
 """The verdict that the words of a reason are made for."""
 
 
-def conclude(fabric: Fabric) -> Conclusion:
-    """Return the conclusion from the rounds of a fabric run: its nodes, pairs, islands, and the closing line."""
-    state = standing(fabric)
-    findings = []
+def conclude(run: NetworkRun) -> Conclusion:
+    """Return the conclusion from the rounds of a network run: its nodes, pairs, islands, and the closing line."""
+    state = standing(run)
+    conclusions = []
     for node, (outcome, text) in enumerate(_outcomes(state)):
-        rails = _rails(fabric, node) if outcome in NAMED else ()
-        findings.append(NodeFinding(outcome, state.best(node), _partners(state, node), rails, text))
-    together = next((result.value for result in _results(fabric, "all")), None)
-    islands = [island for island in state.islands if findings[island[0]].found == "island"]
-    conclusion = Conclusion(findings, state.median, _paths(state), islands, together)
+        rails = _rails(run, node) if outcome in NAMED else ()
+        conclusions.append(NodeConclusion(outcome, state.best(node), _partners(state, node), rails, text))
+    together = next((result.value for result in _results(run, "all")), None)
+    islands = [island for island in state.islands if conclusions[island[0]].found == "island"]
+    conclusion = Conclusion(conclusions, state.median, _paths(state), islands, together)
     return replace(conclusion, closing=_closing(state, conclusion))
 
 
-def node_parts(fabric: Fabric) -> list[FabricPart]:
-    """Return the part of a concluded fabric run for the record of each node, in the order of its nodes."""
-    rounds: list[list[NodeRound]] = [[] for _ in fabric.nodes]
-    names = [node.name for node in fabric.nodes]
-    for fabric_round in fabric.rounds:
-        for result in fabric_round.results:
+def node_parts(run: NetworkRun) -> list[NetworkPart]:
+    """Return the part of a concluded network run for the record of each node, in the order of its nodes."""
+    rounds: list[list[NodeRound]] = [[] for _ in run.nodes]
+    names = [node.name for node in run.nodes]
+    for network_round in run.rounds:
+        for result in network_round.results:
             for node in result.nodes:
-                partners = [names[other] for other in result.nodes if fabric_round.kind != "all" and other != node]
-                rounds[node].append(NodeRound(fabric_round.kind, partners, result.value))
-    median, count = fabric.conclusion.median, sum(not node.left_out for node in fabric.nodes)
+                partners = [names[other] for other in result.nodes if network_round.kind != "all" and other != node]
+                rounds[node].append(NodeRound(network_round.kind, partners, result.value))
+    median, count = run.conclusion.median, sum(not node.left_out for node in run.nodes)
     return [
-        FabricPart(part.found, part.score, median, part.partners, count, part.rails, part.text, node_rounds)
-        for part, node_rounds in zip(fabric.conclusion.findings, rounds, strict=True)
+        NetworkPart(part.found, part.score, median, part.partners, count, part.rails, part.text, node_rounds)
+        for part, node_rounds in zip(run.conclusion.nodes, rounds, strict=True)
     ]
 
 
-def _rails(fabric: Fabric, node: int) -> list[float]:
+def _rails(run: NetworkRun, node: int) -> list[float]:
     """Return the best rate of each device of a node in its pairs; empty where none was measured."""
-    pairs = (result for result in _results(fabric, *SCORED) if node in result.nodes)
+    pairs = (result for result in _results(run, *SCORED) if node in result.nodes)
     reports = (result.reports[result.nodes.index(node)] for result in pairs)
     return [max(rail) for rail in zip(*(report.rails for report in reports if report.rails), strict=False)]
 
 
-def _results(fabric: Fabric, *kinds: RoundKind) -> list[GroupResult]:
-    return [result for fabric_round in fabric.rounds if fabric_round.kind in kinds for result in fabric_round.results]
+def _results(run: NetworkRun, *kinds: RoundKind) -> list[GroupResult]:
+    return [result for network_round in run.rounds if network_round.kind in kinds for result in network_round.results]
 
 
 # -- the nodes
@@ -86,7 +86,7 @@ def _results(fabric: Fabric, *kinds: RoundKind) -> list[GroupResult]:
 
 def _outcomes(state: Standing) -> list[tuple[Found, str]]:
     """Return the conclusion on each node, and its words."""
-    fabric, reason = state.fabric, _why_nobody(state)
+    run, reason = state.run, _why_nobody(state)
     outcomes: dict[int, tuple[Found, str]] = dict(state.excluded)
     for node in set(state.slow) - outcomes.keys():
         partners = counted(_partners(state, node), "partner")
@@ -94,7 +94,7 @@ def _outcomes(state: Standing) -> list[tuple[Found, str]]:
         outcomes[node] = "slow", f"no pair could be measured, with any of {partners}" if out_of_reach else ""
     for island in state.islands if not (state.too_many or state.all_short) else ():
         if all(state.lacks(node) == (0, []) for node in island):
-            names = listed([fabric.nodes[node].name for node in island])
+            names = listed([run.nodes[node].name for node in island])
             outcomes.update(dict.fromkeys(island, ("island", names)))
     domain_texts = {node: text for nodes, text in _short_domains(state) for node in nodes}
     for node in state.active:
@@ -104,14 +104,14 @@ def _outcomes(state: Standing) -> list[tuple[Found, str]]:
         elif node in outcomes:
             continue
         elif state.all_short and score is not None:
-            outcomes[node] = ("good", "") if score >= (fabric.floor or 0.0) else ("unclear", reason)
-        elif node in state.fabric_part:
+            outcomes[node] = ("good", "") if score >= (run.floor or 0.0) else ("unclear", reason)
+        elif node in state.good_nodes:
             outcomes[node] = ("unclear", domain_texts[node]) if node in domain_texts else ("good", "")
         elif score is None:
             outcomes[node] = "unmeasured", "none of its pairs could be measured"
         else:
             outcomes[node] = "unclear", reason
-    return [outcomes[node] for node in range(len(fabric.nodes))]
+    return [outcomes[node] for node in range(len(run.nodes))]
 
 
 def _why_nobody(state: Standing) -> str:
@@ -125,9 +125,7 @@ def _why_nobody(state: Standing) -> str:
 
 def _wrong_data(state: Standing, node: int) -> str:
     """Return the words of the agents on the wrong data of a node."""
-    results = (
-        result for fabric_round in state.fabric.rounds for result in fabric_round.results if node in result.nodes
-    )
+    results = (result for network_round in state.run.rounds for result in network_round.results if node in result.nodes)
     texts = (report.text for result in results for report in result.reports if report.outcome == "wrong")
     return next(filter(None, texts), "") or "data arrived changed"
 
@@ -152,10 +150,13 @@ def _paths(state: Standing) -> list[NodePair]:
 def _short_domains(state: Standing) -> list[tuple[Sequence[int], str]]:
     """Return the NVLink domains that are slow beside the others, each in words; not for a node that is named."""
     blamed = {*state.slow, *state.corrupt, *(node for node, (outcome, _) in state.excluded.items() if outcome in NAMED)}
-    domains = [(result.nodes, result.value) for result in _results(state.fabric, "domain") if result.value is not None]
+    domains = [(result.nodes, result.value) for result in _results(state.run, "domain") if result.value is not None]
     middle = median_high(value for _, value in domains) if domains else 0.0
     return [
-        (nodes, f"NVLink domain {state.fabric.nodes[nodes[0]].domain} {show(value, UNIT)}, others {show(middle, UNIT)}")
+        (
+            nodes,
+            f"NVLink domain {state.run.nodes[nodes[0]].domain} {show(value, UNIT)}, others {show(middle, UNIT)}",
+        )
         for nodes, value in domains
         if value < SHORT * middle and blamed.isdisjoint(nodes)
     ]
@@ -163,8 +164,8 @@ def _short_domains(state: Standing) -> list[tuple[Sequence[int], str]]:
 
 def _in_group(state: Standing, result: GroupResult) -> str:
     """Return a group of more than a pair in words."""
-    domain = state.fabric.nodes[result.nodes[0]].domain
-    same_domain = domain and all(state.fabric.nodes[node].domain == domain for node in result.nodes)
+    domain = state.run.nodes[result.nodes[0]].domain
+    same_domain = domain and all(state.run.nodes[node].domain == domain for node in result.nodes)
     return f"NVLink domain {domain}" if same_domain else f"all {len(result.nodes)} good nodes together"
 
 
@@ -172,31 +173,31 @@ def _in_group(state: Standing, result: GroupResult) -> str:
 
 
 def _closing(state: Standing, conclusion: Conclusion) -> Closing:
-    """Return the closing line of a fabric run, its exit status and its result."""
-    simulated = f"{SIMULATED} " if state.fabric.simulated else ""
+    """Return the closing line of a network run, its exit status and its result."""
+    simulated = f"{SIMULATED} " if state.run.simulated else ""
     for result, parts in (
         (Result.REJECTED, _rejects(state, conclusion)),
         (Result.NOT_JUDGED, _not_judged(state, conclusion)),
     ):
         if parts:
             more = f" and {len(parts) - TOLD} more" if len(parts) > TOLD else ""
-            return Closing(f"{simulated}{result.value} fabric: {'; '.join(parts[:TOLD])}{more}", result.exit, result)
-    scores = [finding.score for finding in conclusion.findings if finding.score is not None]
+            return Closing(f"{simulated}{result.value} network: {'; '.join(parts[:TOLD])}{more}", result.exit, result)
+    scores = [finding.score for finding in conclusion.nodes if finding.score is not None]
     text = f"{len(scores)} nodes, slowest {show(min(scores), UNIT)}, median {show(conclusion.median, UNIT)}"
-    text += f", floor {show(state.fabric.floor, UNIT)}" if state.fabric.floor is not None else ""
+    text += f", floor {show(state.run.floor, UNIT)}" if state.run.floor is not None else ""
     text += f", together {show(conclusion.together, UNIT)}"
     against = _against(state, conclusion)
     if against:
-        line = f"{simulated}HELD fabric: {text}; no acceptance: {'; '.join(against)}"
+        line = f"{simulated}HELD network: {text}; no acceptance: {'; '.join(against)}"
         return Closing(line, exits.NOT_JUDGED, Result.HELD)
-    return Closing(f"{simulated}ACCEPTED fabric: {text}", exits.HOLDS, Result.ACCEPTED)
+    return Closing(f"{simulated}ACCEPTED network: {text}", exits.HOLDS, Result.ACCEPTED)
 
 
 def _rejects(state: Standing, conclusion: Conclusion) -> list[str]:
-    """Return the nodes, pairs and parts that reject the fabric, and the whole if it does, in words."""
-    fabric, median = state.fabric, conclusion.median or 0.0
-    names, nodes = [node.name for node in fabric.nodes], len(state.participants)
-    rejected = [item for item in zip(names, conclusion.findings, strict=True) if item[1].found in NAMED]
+    """Return the nodes, pairs and parts that reject the network, and the whole if it does, in words."""
+    run, median = state.run, conclusion.median or 0.0
+    names, nodes = [node.name for node in run.nodes], len(state.participants)
+    rejected = [item for item in zip(names, conclusion.nodes, strict=True) if item[1].found in NAMED]
     texts = []
     for name, finding in sorted(rejected, key=lambda item: (-NAMED.index(item[1].found), item[1].score or 0.0)):
         if finding.found == "slow" and finding.score is not None:
@@ -212,12 +213,12 @@ def _rejects(state: Standing, conclusion: Conclusion) -> list[str]:
         text = f"{len(island)} nodes fast among themselves and slow with the rest"
         texts.append(f"{text} ({listed([names[node] for node in island])})")
     texts += [text for _, text in _short_domains(state)]
-    if not any(finding.found == "wrong" for finding in conclusion.findings) and not state.wrong_pairs:
-        outcomes = ((group, {report.outcome for report in group.reports}) for group in _results(fabric, *LARGE))
+    if not any(finding.found == "wrong" for finding in conclusion.nodes) and not state.wrong_pairs:
+        outcomes = ((group, {report.outcome for report in group.reports}) for group in _results(run, *LARGE))
         texts += [f"{_in_group(state, group)} wrong data" for group, kinds in outcomes if "wrong" in kinds]
     for text, value, floor in (
-        ("median of the nodes", conclusion.median, fabric.floor),
-        ("all good nodes together", conclusion.together, fabric.together_floor),
+        ("median of the nodes", conclusion.median, run.floor),
+        ("all good nodes together", conclusion.together, run.together_floor),
     ):
         if value is not None and floor is not None and value < floor:
             texts.append(f"{text} {show(value, UNIT)}, floor {show(floor, UNIT)} ({show_margin(value / floor - 1)})")
@@ -229,25 +230,25 @@ def _not_judged(state: Standing, conclusion: Conclusion) -> list[str]:
     if conclusion.median is None:
         is_few = len(state.participants) < 2
         return [f"{counted(len(state.participants), 'node')} took part" if is_few else "no pair could be measured"]
-    names = [node.name for node in state.fabric.nodes]
+    names = [node.name for node in state.run.nodes]
     texts: dict[tuple[Found, str], list[str]] = {}
-    for name, finding in zip(names, conclusion.findings, strict=True):
+    for name, finding in zip(names, conclusion.nodes, strict=True):
         if finding.found in ("unclear", "unmeasured"):
             texts.setdefault((finding.found, finding.text), []).append(name)
     nobody = "no node could be named: "
     parts = [f"{listed(group)}: {nobody * (outcome == 'unclear')}{text}" for (outcome, text), group in texts.items()]
-    unmeasured = [group for group in _results(state.fabric, *LARGE) if group.value is None]
+    unmeasured = [group for group in _results(state.run, *LARGE) if group.value is None]
     failures = [f"{_in_group(state, group)} could not be measured" for group in unmeasured]
-    missing = len(state.fabric_part) > 1 and not _results(state.fabric, "all")
+    missing = len(state.good_nodes) > 1 and not _results(state.run, "all")
     return parts + failures + ["the good nodes were not measured together"] * missing
 
 
 def _against(state: Standing, conclusion: Conclusion) -> list[str]:
-    """Return the reasons why a fabric in which nothing is wrong is not accepted."""
+    """Return the reasons why a network in which nothing is wrong is not accepted."""
     exclusions = [
         f"{node.name} left out: {finding.text}"
-        for node, finding in zip(state.fabric.nodes, conclusion.findings, strict=True)
+        for node, finding in zip(state.run.nodes, conclusion.nodes, strict=True)
         if finding.found == "left out"
     ]
     texts = [listed(exclusions, TOLD)] if exclusions else []
-    return texts + ["the platform states no floor for pairs of nodes"] * (state.fabric.floor is None)
+    return texts + ["the platform states no floor for pairs of nodes"] * (state.run.floor is None)

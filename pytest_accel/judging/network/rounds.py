@@ -1,4 +1,4 @@
-"""The plan of the rounds of a fabric run, each by those before it. Deterministic by the seed of the fabric."""
+"""The plan of the rounds of a network run, each by those before it. Deterministic by the seed of the network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from pytest_accel.core.details import RoundKind
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.network_run import Fabric, PlannedRound
+from pytest_accel.core.network_run import NetworkRun, PlannedRound
 from pytest_accel.judging.network.standing import MOST_NAMED, Standing, standing
 
 ALL_PAIRS: Final = 16
@@ -31,12 +31,12 @@ TRIES: Final = 50
 Groups = list[tuple[int, ...]]
 
 
-def next_round(fabric: Fabric) -> PlannedRound | None:
+def next_round(run: NetworkRun) -> PlannedRound | None:
     """Return the round that is to be measured next, None after the last one.
 
     The groups of a round "confirm" are pairs of a suspect and its partner, in this order.
     """
-    state, turns = standing(fabric), Counter(fabric_round.kind for fabric_round in fabric.rounds)
+    state, turns = standing(run), Counter(network_round.kind for network_round in run.rounds)
     for kind, plan in {} if turns["all"] else PLANS.items():
         if groups := plan(state, turns[kind]):
             return PlannedRound(kind, groups)
@@ -52,7 +52,7 @@ def _pairs(state: Standing, turn: int) -> Groups:
     """Return all nodes in pairs.
 
     More rounds are needed if one NVLink domain has most of the nodes, twice as many if so many are suspects that the
-    good ones may not be connected yet, and four before a fabric is short as a whole.
+    good ones may not be connected yet, and four before a network is short as a whole.
     """
     nodes, largest = state.participants, max(map(len, state.domains.values()), default=0) if state.apart else 0
     rounds = MATCHINGS * max(1, ceil(largest / max(1, len(nodes) - largest)))
@@ -83,7 +83,7 @@ def _matching(state: Standing, nodes: Sequence[int], name: str, turn: int, count
     busy = {node for pair in pairs for node in pair}
     spare = [node for node in nodes if node not in busy and node not in state.excluded]
     _rng(state, f"{name} {turn}").shuffle(spare)
-    spare.sort(key=lambda node: state.fabric.nodes[node].domain if state.apart else "")
+    spare.sort(key=lambda node: state.run.nodes[node].domain if state.apart else "")
     half = len(spare) // 2
     return pairs + [pair for pair in zip(spare[:half], spare[-half:], strict=False) if state.between(*pair)]
 
@@ -99,7 +99,7 @@ def matchings(nodes: Sequence[int], count: int, rng: Random) -> list[list[tuple[
         steps = range(1, ring // 2 + 1)
         turns = [[(ring, hub), *(((hub + k) % ring, (hub - k) % ring) for k in steps)] for hub in range(ring)]
         return [[(order[i], order[j]) for i, j in turn if max(i, j) < len(order)] for turn in turns]
-    # fewer are random: few turns of the circle may leave parts of the fabric without a pair between them
+    # fewer are random: few turns of the circle may leave parts of the network without a pair between them
     rounds, used = list[list[tuple[int, int]]](), set[tuple[int, int]]()
     while len(rounds) < count:
         candidates = (_at_random(order, rng) for _ in range(TRIES))
@@ -124,7 +124,7 @@ def _confirm(state: Standing, turn: int) -> Groups:
         return []
     rng, proven = _rng(state, f"confirm {turn}"), sorted(state.proven)
     rng.shuffle(proven)
-    by_leaf = grouped(proven, lambda node: state.fabric.nodes[node].leaf)
+    by_leaf = grouped(proven, lambda node: state.run.nodes[node].leaf)
     groups, busy = Groups(), set[int]()
     for node in suspects:
         partners, islands = state.lacks(node)
@@ -144,11 +144,11 @@ def _by_leaf(state: Standing, node: int, proven: Sequence[int], by_leaf: Mapping
 
     Those that it has not met come first; at first those of its own leaf switch, the second time those of others.
     """
-    leaf = state.fabric.nodes[node].leaf
+    leaf = state.run.nodes[node].leaf
     met_nodes = {other for meeting in state.pairs_of.get(node, ()) for other in meeting.nodes}
     local = by_leaf.get(leaf, ()) if leaf else ()
-    remote = (other for other in proven if not leaf or state.fabric.nodes[other].leaf != leaf)
-    order = chain(remote, local) if state.confirmed_with(node) & state.fabric_part else chain(local, remote)
+    remote = (other for other in proven if not leaf or state.run.nodes[other].leaf != leaf)
+    order = chain(remote, local) if state.confirmed_with(node) & state.good_nodes else chain(local, remote)
     postponed: list[int] = []
     for other in order:
         if other not in met_nodes:
@@ -185,12 +185,12 @@ def short_pairs(state: Standing) -> dict[tuple[int, int], int]:
 
 def _all(state: Standing, _: int) -> Groups:
     """Return all good nodes as one group."""
-    good = sorted(state.fabric_part - state.corrupt)
+    good = sorted(state.good_nodes - state.corrupt)
     return [tuple(good)] if len(good) > 1 else []
 
 
 def _rng(state: Standing, name: str) -> Random:
-    return Random(f"{state.fabric.seed} {name}")  # noqa: S311  a matching, not a secret
+    return Random(f"{state.run.seed} {name}")  # noqa: S311  a matching, not a secret
 
 
 PLANS: Final[Mapping[RoundKind, Callable[[Standing, int], Groups]]] = {

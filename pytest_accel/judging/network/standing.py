@@ -1,6 +1,6 @@
-"""The standing of a fabric run: the nodes that good pairs connect, those that none does, and what is still to try.
+"""The standing of a network run: the nodes that good pairs connect, those that none does, and what is still to try.
 
-Two nodes are connected if a pair of them was good. The largest connected part is the fabric. A node outside of it is a
+Two nodes are connected if a pair of them was good. The largest connected part is the network. A node outside of it is a
 suspect: no pair with a good node was good. A smaller part of several nodes is an island.
 """
 
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from pytest_accel.core.details import Found, RoundKind
 from pytest_accel.core.groups import grouped
-from pytest_accel.core.network_run import SCORED, SHORT, Fabric, ReportOutcome
+from pytest_accel.core.network_run import SCORED, SHORT, NetworkRun, ReportOutcome
 
 PROVEN: Final = 0.97
 """A node is a partner to confirm others with from this share of the median on."""
@@ -47,9 +47,9 @@ class Meeting(NamedTuple):
 
 @dataclass(frozen=True)
 class Standing:
-    """The standing of the nodes after the rounds of a fabric run so far. Nodes are indices in its list."""
+    """The standing of the nodes after the rounds of a network run so far. Nodes are indices in its list."""
 
-    fabric: Fabric
+    run: NetworkRun
     meetings: Sequence[Meeting]
     excluded: dict[int, tuple[Found, str]]
     """Nodes that take no part any more: "not reached" or "left out", and the reason."""
@@ -57,7 +57,7 @@ class Standing:
     @cached_property
     def participants(self) -> list[int]:
         """The nodes that take part from the start."""
-        return [index for index, node in enumerate(self.fabric.nodes) if not node.left_out]
+        return [index for index, node in enumerate(self.run.nodes) if not node.left_out]
 
     @cached_property
     def active(self) -> list[int]:
@@ -86,11 +86,11 @@ class Standing:
     @cached_property
     def all_short(self) -> bool:
         """True if the nodes as a whole are below the floor, so that the floor cannot tell one from another."""
-        return self.median is not None and self.fabric.floor is not None and self.median < self.fabric.floor
+        return self.median is not None and self.run.floor is not None and self.median < self.run.floor
 
     def bar(self, share: float = SHORT) -> float:
         """Return the value from which on a pair counts: a share of the median, and the floor."""
-        floor = None if self.all_short else self.fabric.floor
+        floor = None if self.all_short else self.run.floor
         return max(share * (self.median or math.inf), floor or 0.0)
 
     def good(self, meeting: Meeting) -> bool:
@@ -101,7 +101,7 @@ class Standing:
 
     @cached_property
     def parts(self) -> list[list[int]]:
-        """The parts of the fabric that good pairs connect, the largest first."""
+        """The parts of the network that good pairs connect, the largest first."""
         part = {node: [node] for node in self.participants}
         for meeting in filter(self.good, self.meetings):
             small, large = sorted((part[node] for node in meeting.nodes), key=len)
@@ -113,7 +113,7 @@ class Standing:
         return sorted(filter(None, remaining), key=lambda group: (-len(group), group))
 
     @cached_property
-    def fabric_part(self) -> set[int]:
+    def good_nodes(self) -> set[int]:
         """The nodes that are good: the largest part, if it has a pair at all."""
         # one partner proves a node, if it is good itself: two nodes behind one slow switch do not prove each other
         return set(self.parts[0]) if self.parts and any(map(self.good, self.meetings)) else set()
@@ -126,13 +126,13 @@ class Standing:
     @cached_property
     def suspects(self) -> list[int]:
         """The nodes that no good pair connects with the good ones."""
-        return [node for node in self.active if node not in self.fabric_part]
+        return [node for node in self.active if node not in self.good_nodes]
 
     @cached_property
     def proven(self) -> set[int]:
         """The good nodes that are fast enough to confirm suspects with, and showed no wrong data."""
         bar = self.bar(PROVEN)
-        return {node for node in self.fabric_part - self.wrong_suspects if (self.best(node) or 0.0) >= bar}
+        return {node for node in self.good_nodes - self.wrong_suspects if (self.best(node) or 0.0) >= bar}
 
     @cached_property
     def too_many(self) -> bool:
@@ -175,10 +175,10 @@ class Standing:
     def lacks(self, node: int) -> tuple[int, list[list[int]]]:
         """Return the number of proven nodes, and the islands, that a suspect has yet to meet before it is named."""
         partners_met = self.confirmed_with(node)
-        met_nodes = {other for meeting in self.pairs_of.get(node, ()) for other in meeting.nodes} & self.fabric_part
+        met_nodes = {other for meeting in self.pairs_of.get(node, ()) for other in meeting.nodes} & self.good_nodes
         proven = sum(self.between(node, other) for other in self.proven) if self.apart else len(self.proven)
-        confirmed = len(partners_met & self.fabric_part)
-        if node in self.fabric_part or any(node in island for island in self.islands):
+        confirmed = len(partners_met & self.good_nodes)
+        if node in self.good_nodes or any(node in island for island in self.islands):
             return max(0, min(PARTNERS, proven) - confirmed), []
         partners = max(min(PARTNERS, proven) - confirmed, min(ALL_PARTNERS, proven) - len(met_nodes))
         islands = [island for island in self.islands[:ISLANDS] if len(partners_met.intersection(island)) < PARTNERS]
@@ -195,7 +195,7 @@ class Standing:
 
     def between(self, first: int, second: int) -> bool:
         """Return True if a pair of the nodes measures the network that is judged: that between the NVLink domains."""
-        domains = {self.fabric.nodes[node].domain for node in (first, second)}
+        domains = {self.run.nodes[node].domain for node in (first, second)}
         return not self.apart or len(domains) > 1 or domains == {""}
 
     @cached_property
@@ -206,25 +206,25 @@ class Standing:
     @cached_property
     def domains(self) -> dict[str, list[int]]:
         """The nodes of each NVLink domain of which several take part."""
-        groups = grouped(self.participants, lambda node: self.fabric.nodes[node].domain)
+        groups = grouped(self.participants, lambda node: self.run.nodes[node].domain)
         return {name: nodes for name, nodes in groups.items() if name and len(nodes) > 1}
 
 
-def standing(fabric: Fabric) -> Standing:
-    """Return the standing after the rounds of a fabric run."""
+def standing(run: NetworkRun) -> Standing:
+    """Return the standing after the rounds of a network run."""
     meetings: list[Meeting] = []
     excluded: dict[int, tuple[Found, str]] = {
-        index: ("left out", node.left_out) for index, node in enumerate(fabric.nodes) if node.left_out
+        index: ("left out", node.left_out) for index, node in enumerate(run.nodes) if node.left_out
     }
-    for fabric_round in fabric.rounds:
-        for result in fabric_round.results:
+    for network_round in run.rounds:
+        for result in network_round.results:
             outcomes = {report.outcome for report in result.reports}
             for node, report in zip(result.nodes, result.reports, strict=True):
                 if report.outcome in OUT:
                     by_device = report.outcome == "not reached" and report.kind == "device"
                     excluded.setdefault(node, ("not reached" if by_device else "left out", report.text))
-            if fabric_round.kind in SCORED and len(result.nodes) == 2:
+            if network_round.kind in SCORED and len(result.nodes) == 2:
                 first, second = result.nodes
                 tried = outcomes.isdisjoint(OUT)
-                meetings.append(Meeting(fabric_round.kind, (first, second), result.value, "wrong" in outcomes, tried))
-    return Standing(fabric, meetings, excluded)
+                meetings.append(Meeting(network_round.kind, (first, second), result.value, "wrong" in outcomes, tried))
+    return Standing(run, meetings, excluded)

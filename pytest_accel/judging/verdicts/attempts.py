@@ -16,7 +16,7 @@ from pytest_accel.judging.verdicts.background import Background, PastOf, SpreadO
 from pytest_accel.judging.verdicts.judge_attempts import Explain, judge, stored_cause
 from pytest_accel.judging.verdicts.like_devices import Attempts, Kinds, kind_of, like, near
 
-Place = tuple[str, str]
+MetricKey = tuple[str, str]
 """Metric and subject."""
 
 
@@ -28,7 +28,7 @@ class ProbeError(Exception):
 class RunAttempts:
     """The attempts of a run by metric and subject, oldest first, and what they are judged with."""
 
-    measured: dict[Place, list[Measurement]] = field(default_factory=dict)
+    measured: dict[MetricKey, list[Measurement]] = field(default_factory=dict)
     kinds: Kinds = field(default_factory=dict)
     """The kind of each device (`like_devices.kind_of`)."""
     spread_of: SpreadOf = no_spread
@@ -54,12 +54,12 @@ class RunAttempts:
         attempts = cls.of(run.measurements, run.devices, software=run.software, not_repeated=run.not_repeated)
         return replace(attempts, spread_of=spread_of, past_of=past_of, explain=explain)
 
-    def background(self, key: Place) -> Background:
+    def background(self, key: MetricKey) -> Background:
         """Return the references of a metric of a device besides its limit."""
         devices = like(self.measured, self.kinds, *key), near(self.measured, self.kinds, *key)
         return Background(*devices, self.spread_of(key[0]), self.past_of, self.not_repeated.get(key[0], ""))
 
-    def verdict(self, key: Place, limit: Limit | None, attempts: Attempts | None = None) -> Verdict:
+    def verdict(self, key: MetricKey, limit: Limit | None, attempts: Attempts | None = None) -> Verdict:
         """Return the verdict on the attempts at a key, or on those that are given in their stead."""
         measurements = self.measured[key] if attempts is None else attempts
         return judge(measurements, limit, self.software, self.explain, self.background(key))
@@ -74,7 +74,7 @@ class RequestAttempts(RunAttempts):
     rows: list[Measurement] = field(default_factory=list)
     """The rows of the peer matrix as first measured, before a device is blamed. Empty for other probes."""
     _unrecorded: list[Measurement] = field(default_factory=list)
-    _verdicts: dict[Place, list[tuple[Limit | None, dict[str, Any], Verdict]]] = field(default_factory=dict)
+    _verdicts: dict[MetricKey, list[tuple[Limit | None, dict[str, Any], Verdict]]] = field(default_factory=dict)
     """The verdicts since the last attempt, each with the limit and the versions that it was judged with."""
 
     def add(self, measurement: Measurement) -> None:
@@ -119,7 +119,7 @@ class RequestAttempts(RunAttempts):
                 raise ProbeError(attempt.trouble.reason)
         return self._verdict((metric, subject), limit)
 
-    def _verdict(self, key: Place, limit: Limit | None) -> Verdict:
+    def _verdict(self, key: MetricKey, limit: Limit | None) -> Verdict:
         """Return the verdict on the attempts so far; each is judged once and remembered."""
         entries = self._verdicts.setdefault(key, [])
         for its_limit, its_software, verdict in entries:

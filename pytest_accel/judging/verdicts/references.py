@@ -226,15 +226,15 @@ def _drop(measurement: Measurement, background: Background, index: int) -> Drop 
     return drop(measurement, past, background.spread, shared_since) if past and not measurement.trouble else None
 
 
-# -- the other nodes of a fabric run
+# -- the other nodes of a network run
 
 
 def _among_nodes(verdict: Verdict, attempts: Attempts) -> Verdict:
-    """Return the verdict on a node by what a fabric run concluded of it, which other troubles of it have said already.
+    """Return the verdict on a node by what a network run concluded of it, which other troubles of it have said already.
 
     A node that is short and not named is not rejected, by a limit either: the network between nodes is to blame.
     """
-    part = attempts[-1].details.get("fabric")
+    part = attempts[-1].details.get("network")
     if part is None or attempts[-1].trouble:
         return verdict
     if part.found == "slow" and part.median:

@@ -1,4 +1,4 @@
-"""The agent of one node in a fabric run: its workers are ranks of the groups that rank 0 plans; it reports each."""
+"""The agent of one node in a network run: its workers are ranks of the groups that rank 0 plans; it reports each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import cast
 
 from pytest_accel.core import clock
-from pytest_accel.core.details import FabricPart, RoundKind
+from pytest_accel.core.details import NetworkPart, RoundKind
 from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.messages import Outcome
 from pytest_accel.core.network_run import SCORED, Report, Task
@@ -17,7 +17,7 @@ from pytest_accel.core.verdict import show
 from pytest_accel.judging.facts import results
 from pytest_accel.probes.device.rank import HERE
 from pytest_accel.probes.request import GroupRank, Request
-from pytest_accel.run.network.message_store import FabricStore
+from pytest_accel.run.network.message_store import MessageStore
 from pytest_accel.run.processes.worker_pool import UNTIL_READY, WorkerPool
 from pytest_accel.run.rendezvous import interface_to
 
@@ -35,7 +35,7 @@ TOGETHER: tuple[RoundKind, ...] = ("domain", "all")
 class Agent:
     """The agent of this node, which measures its groups on all `devices` of the node."""
 
-    def __init__(self, store: FabricStore, pool: WorkerPool, devices: Sequence[Device], request_of: RequestOf) -> None:
+    def __init__(self, store: MessageStore, pool: WorkerPool, devices: Sequence[Device], request_of: RequestOf) -> None:
         self._store, self._pool, self._devices, self._request_of = store, pool, devices, request_of
         self._rendezvous = store.rendezvous
         self._interface = interface_to(self._rendezvous.host)
@@ -49,7 +49,7 @@ class Agent:
         """The seconds after which a round is over on every node, also where a rank hangs."""
         return self._request_of("pairs").seconds + (UNTIL_READY + 1) * self._pool.patience + OPENING_SECONDS
 
-    def follow(self) -> FabricPart | None:
+    def follow(self) -> NetworkPart | None:
         """Do the tasks of rank 0 until it ends the run, and return its finding on this node.
 
         None if it sends nothing for as long as four rounds of others may take. Raises StoreLost.
@@ -65,7 +65,7 @@ class Agent:
         return None
 
     def _tell(self, elapsed: float) -> None:
-        self._pool.progress.step(f"fabric: waiting for the other nodes, {elapsed:.0f} s")
+        self._pool.progress.step(f"network: waiting for the other nodes, {elapsed:.0f} s")
 
     def measure(self, task: Task) -> Report:
         """Measure with the group of a task, and return what this node saw."""
@@ -86,22 +86,22 @@ class Agent:
         count = len(self._devices)
         key = self._store.seal.key(f"group/{task.number}/{task.group}")
         name = f"tcp://{self._rendezvous.host}:{self._rendezvous.port}/{key}"
-        account = str(self._pool.meeting / "fabric.rank")
+        account = str(self._pool.meeting / "network.rank")
         options = {"interface": self._interface or HERE}
         return [
-            GroupRank(f"{name}/{rail}", task.place, task.nodes, f"{account}{rail}", **options)
+            GroupRank(f"{name}/{rail}", task.position, task.nodes, f"{account}{rail}", **options)
             if task.kind not in TOGETHER
-            else GroupRank(name, task.place * count + rail, task.nodes * count, f"{account}{rail}", **options)
+            else GroupRank(name, task.position * count + rail, task.nodes * count, f"{account}{rail}", **options)
             for rail in range(count)
         ]
 
 
-def supported(part: FabricPart, best: float) -> FabricPart:
+def supported(part: NetworkPart, best: float) -> NetworkPart:
     """Return the finding of rank 0 on a node; unmeasured if it does not follow from the node's own `best` value."""
     if (best or part.found != "good") and (part.score or 0.0) <= best:
         return part
     claimed, actual = show(part.score, "GB/s"), show(best or None, "GB/s")
-    return FabricPart("unmeasured", text=f"rank 0 states {part.found} with {claimed}, and this node measured {actual}")
+    return NetworkPart("unmeasured", text=f"rank 0 states {part.found} with {claimed}, and this node measured {actual}")
 
 
 def report_of(outcomes: Sequence[Outcome], measurement: Measurement) -> Report:

@@ -1,4 +1,4 @@
-"""The store of torch.distributed in which the agents of a fabric run leave messages for each other.
+"""The store of torch.distributed in which the agents of a network run leave messages for each other.
 
 Whoever reaches its port can read, overwrite and delete what it holds, so each message is sealed.
 """
@@ -42,7 +42,7 @@ class StoreLost(Exception):
     """Raised if the store cannot be reached any more: rank 0 has ended, or the network between."""
 
 
-class FabricStore:
+class MessageStore:
     """The store: rank 0 runs it, unless the launcher does. Every message has a key of its own."""
 
     def __init__(self, rendezvous: Rendezvous, folder: Path | None, seconds: float) -> None:
@@ -76,7 +76,7 @@ class FabricStore:
             addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             reason = f"the name of rank 0, {host}, does not resolve on this node: {error}"
-            raise Refused(f"--accel-fabric: {reason}; set MASTER_ADDR to an address that all nodes reach") from None
+            raise Refused(f"--accel-network: {reason}; set MASTER_ADDR to an address that all nodes reach") from None
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # it logs what is raised, with stacks of C++
         torch = importlib.import_module("torch.distributed").torch  # here alone pytest itself loads it
         options: dict[str, Any] = {"is_master": runs, "wait_for_workers": False, "timeout": timedelta(seconds=seconds)}
@@ -85,18 +85,18 @@ class FabricStore:
                 # before torch 2.8 the store of libuv refuses a socket that listens already
                 options |= {"master_listen_fd": handle, "use_libuv": torch.__version__ >= (2, 8)}
             elif runs:
-                self.note = f"the fabric store listens on all interfaces: {host} is the address of none of them"
+                self.note = f"the network store listens on all interfaces: {host} is the address of none of them"
             return torch.distributed.TCPStore(host, port, **options)
         except (RuntimeError, OSError) as error:
             cause = "rank 0 cannot listen" if runs else f"rank 0 was not reached within {seconds:.0f} s"
-            raise Refused(f"--accel-fabric: {cause} at {self._address}: {main_line(error)}; see MASTER_PORT") from None
+            raise Refused(f"--accel-network: {cause} at {self._address}: {main_line(error)}; see MASTER_PORT") from None
 
     def _begin(self) -> None:
         """Begin a run as rank 0. Raises Refused where an earlier attempt used the store."""
         self.seal = Seal(secret_of(self._folder, make=True))
         if self.rendezvous.hosted and self._look(str, self._hello) is not None:
             location = f"the store of the launcher at {self._address}"
-            raise Refused(f"--accel-fabric: {location} holds an earlier attempt of this job ({self.rendezvous.job})")
+            raise Refused(f"--accel-network: {location} holds an earlier attempt of this job ({self.rendezvous.job})")
         self.put(self._hello, run := secrets.token_hex(16))
         self.seal = replace(self.seal, run=run)
 
@@ -121,7 +121,7 @@ class FabricStore:
         reason = "another job uses this address and port (see MASTER_PORT), or the nodes do not have the same secret"
         reason = reason if limit == end else f"another agent has rank {rank}, here or in an earlier attempt"
         leader = f"rank 0 of this job ({self.rendezvous.job})"
-        raise Refused(f"--accel-fabric: {leader} was not met at {self._address}: {reason}")
+        raise Refused(f"--accel-network: {leader} was not met at {self._address}: {reason}")
 
     def put(self, name: str, message: Any) -> None:
         """Leave a message, in place of the last one for or from the same rank. Raises StoreLost."""

@@ -1,4 +1,4 @@
-"""The secret of a fabric run. Who does not know it can neither write a message of the run nor foresee its key."""
+"""The secret of a network run. Who does not know it can neither write a message of the run nor foresee its key."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pytest_accel.core.network_run import FabricNode, Report
+from pytest_accel.core.network_run import NetworkNode, Report
 from pytest_accel.core.structured import plain, structure
 from pytest_accel.run import record
 from pytest_accel.run.options import Refused
 
 T = TypeVar("T")
 
-VARIABLE, FILE, PREFIX = "PYTEST_ACCEL_FABRIC_SECRET", "fabric.secret", "pytest-accel-fabric"
+VARIABLE, FILE, PREFIX = "PYTEST_ACCEL_NETWORK_SECRET", "network.secret", "pytest-accel-network"
 SEAL, SHORTEST, LONGEST = 64, 32, 1 << 20
 """Characters of the seal, with which a message begins, of the shortest secret, and of the longest message."""
 MOST_DEVICES, LONGEST_TEXT = 1024, 1000
@@ -60,7 +60,7 @@ class Seal:
 
 def fits(message: Any) -> bool:
     """Return False for a node or a report that states what no node can have."""
-    if isinstance(message, FabricNode):
+    if isinstance(message, NetworkNode):
         texts = (message.name, message.leaf, message.domain, message.left_out)
         return 1 <= message.devices <= MOST_DEVICES and max(map(len, texts)) <= LONGEST_TEXT
     if isinstance(message, Report):
@@ -79,7 +79,7 @@ def secret_of(folder: Path | None, *, make: bool = False) -> bytes:
         return text.encode(errors="surrogateescape")
     if folder is None or text:
         fix = f"share the folder of --accel-output, or set {VARIABLE} to {SHORTEST} or more characters, the same on all"
-        raise Refused(f"--accel-fabric: the nodes need a secret in common: {fix} (openssl rand -hex 32)")
+        raise Refused(f"--accel-network: the nodes need a secret in common: {fix} (openssl rand -hex 32)")
     path, fault = folder / FILE, "it is no file with a secret, of mode 0600 and of this user"
     try:
         if make and not path.is_file():
@@ -92,4 +92,4 @@ def secret_of(folder: Path | None, *, make: bool = False) -> bytes:
         return secrets.token_bytes()  # one that nobody has, so that nothing is found until the file is there
     except OSError as error:
         fault = error.strerror or fault
-    raise Refused(f"--accel-fabric: {path}: {fault}; remove it, or set {VARIABLE}")
+    raise Refused(f"--accel-network: {path}: {fault}; remove it, or set {VARIABLE}")

@@ -19,7 +19,7 @@ KEPT: Mapping[str, str] = _SETTINGS["kept"]
 CLEARED: Mapping[str, str] = _SETTINGS["cleared"]
 """Settings that would change what is measured, and how. Child processes do not inherit them, except those of KEPT."""
 LAUNCHER: Sequence[str] = _SETTINGS["launcher"]
-"""The variables by which torch joins the process group of a job, and an agent its fabric run. Child processes do not
+"""The variables by which torch joins the process group of a job, and an agent its network run. Child processes do not
 inherit them: their group is that of the node."""
 
 

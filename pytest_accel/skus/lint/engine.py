@@ -108,7 +108,7 @@ def _report(subjects: Iterable[LintedFile], messages: Sequence[LintMessage], req
 
 
 def _refusal(error: str | ErrorAt, name: str) -> LintMessage:
-    """Return an error of a file as a message; one without a place is of the first line."""
+    """Return an error of a file as a message; one without a location is of the first line."""
     file, line, text = (name, 1, error) if isinstance(error, str) else error
     return LintMessage(file, line, "error", "", text, "", "schema")
 
@@ -135,7 +135,7 @@ def _explained(subject: LintedFile, applied: set[tuple[str, int]]) -> Iterator[t
     base_messages = {same(raw): message for raw, message in _explained(base, set())} if base else {}
     vendors = [name for name in subject.sku.files if own_file and name.startswith(f"{loader.VENDOR_FILES}/")]
     files, entries = base.sku.files if base else vendors, _entries(subject)
-    for message in _findings(subject):
+    for message in _messages(subject):
         of_rule = (entry for entry in entries if entry.data["rule"].data == message.rule)
         entry = next((entry for entry in of_rule if fnmatchcase(message.key, entry.data["key"].data)), None)
         inherited = base_messages.get(same(message))
@@ -148,7 +148,7 @@ def _explained(subject: LintedFile, applied: set[tuple[str, int]]) -> Iterator[t
             yield message, moved(message, subject, files)
 
 
-def _findings(subject: LintedFile) -> Iterator[LintMessage]:
+def _messages(subject: LintedFile) -> Iterator[LintMessage]:
     for name, check in RULES.items():
         for message in check(subject):
             yield replace(message, rule=name)

@@ -72,13 +72,13 @@ class LintedFile:
 
     def error(self, key: str, value: object, expected: str) -> LintMessage:
         """Return a message that makes the file unfit for use."""
-        return self._finding("error", key, value, expected)
+        return self._message("error", key, value, expected)
 
     def warning(self, key: str, value: object, expected: str) -> LintMessage:
         """Return a message on a value that may be right, and has to be corrected or explained."""
-        return self._finding("warning", key, value, expected)
+        return self._message("warning", key, value, expected)
 
-    def _finding(self, severity: str, key: str, value: object, expected: str) -> LintMessage:
+    def _message(self, severity: str, key: str, value: object, expected: str) -> LintMessage:
         entry, _ = _walk(self.root, key)
         text = f"{value:g}" if isinstance(value, float) else str(value)
         return LintMessage(entry.file, entry.line, severity, key, text, expected)

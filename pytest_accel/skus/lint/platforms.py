@@ -69,13 +69,13 @@ def link_rate(subject: LintedFile) -> Iterator[LintMessage]:
 
 
 @rule
-def fabric(subject: LintedFile) -> Iterator[LintMessage]:
+def network(subject: LintedFile) -> Iterator[LintMessage]:
     """Require NICs of a rate that exists, an equal share of them for each device, and an NVLink domain of whole nodes.
 
     Floors above the wire rate are found by the rule `physics`.
     """
     for platform in subject.sku.platforms.values():
-        key, network, devices = f"platforms.{platform.name}.fabric", platform.fabric, platform.devices
+        key, network, devices = f"platforms.{platform.name}.network", platform.network, platform.devices
         nics, rate, domain = (network.get(name) for name in ("nics", "gbit_per_s", "nvlink_domain"))
         if rate and rate not in NICS:
             yield subject.error(f"{key}.gbit_per_s", rate, f"expected {', '.join(map(str, NICS))}: Gbit/s of one NIC")

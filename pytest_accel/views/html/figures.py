@@ -42,7 +42,7 @@ class PageVerdicts:
         """The verdicts on what was measured or should have been, worst first."""
         self._record = record
         self._anchors = {verdict.key: f"v{index}" for index, verdict in enumerate(record.verdicts)}
-        self._places = {(limit.metric, limit.origin): index for index, limit in enumerate(self.limits)}
+        self._positions = {(limit.metric, limit.origin): index for index, limit in enumerate(self.limits)}
         self._devices = len(record.devices)
 
     def facts(self) -> list[list[Verdict]]:
@@ -119,9 +119,9 @@ class PageVerdicts:
         """Return the name of the row of a verdict."""
         return self._anchors[verdict.key]
 
-    def place(self, limit: Limit) -> int:
-        """Return the place of a limit among all limits."""
-        return self._places[limit.metric, limit.origin]
+    def position(self, limit: Limit) -> int:
+        """Return the position of a limit among all limits."""
+        return self._positions[limit.metric, limit.origin]
 
     def compared(self, comparison: Comparison | None) -> tuple[str, float | None, str]:
         """Return the distance of a verdict from its neighbours or its past, as a text, a number and a note."""

@@ -22,7 +22,7 @@ from pytest_accel.core.verdict import WORST_FIRST, Result, decisive_margin, marg
 from pytest_accel.judging.causes import peer_matrix
 from pytest_accel.judging.closing.parts import in_short
 from pytest_accel.run import telemetry_file
-from pytest_accel.run.record import findings_of, names_of, places_of
+from pytest_accel.run.record import findings_of, locations_of, names_of
 from pytest_accel.views.html import blocks, figures, report_words, traces
 from pytest_accel.views.table import demanded, next_run, published_of
 
@@ -101,7 +101,7 @@ def _content(record: Run, drawn: traces.Traces | None) -> dict[str, Any]:
         "figures": verdicts,
         "findings": verdicts.findings(findings_of(record)),
         "facts": verdicts.facts(),
-        "places": places_of(record),
+        "locations": locations_of(record),
         "codes": findings_of(record),
         "traces": drawn,
         "soaks": traces.summarised(record),

@@ -1,4 +1,4 @@
-"""What a fabric run concluded of a node is judged in the node's own record, and a change of it is found there."""
+"""What a network run concluded of a node is judged in the node's own record, and a change of it is found there."""
 
 import json
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 from support.rows import each_row
 
 from pytest_accel.core import structured
-from pytest_accel.core.details import FabricPart, Found, NodeRound
+from pytest_accel.core.details import Found, NetworkPart, NodeRound
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.reasons import BehindNodes, Compared, Note
 from pytest_accel.core.run import Circumstances, Run
@@ -17,13 +17,13 @@ from pytest_accel.judging.closing import anew
 from pytest_accel.judging.verdicts.background import no_past
 from pytest_accel.judging.verdicts.judge_attempts import judge
 
-FLOOR = Limit("fabric.pairs", "GB/s", floor=42.0, origin="h100-sxm.yaml:80")
+FLOOR = Limit("network.pairs", "GB/s", floor=42.0, origin="h100-sxm.yaml:80")
 ROUNDS = (NodeRound("pairs", ("n2",), 37.0), NodeRound("confirm", ("n7",), 39.6), NodeRound("all", (), 300.0))
 
 
 def found(how: Found, value: float = 39.6, text: str = "") -> Measurement:
-    part = FabricPart(how, value, 45.0, 5, 64, (40.0, 41.0, 3.0, 40.0), text, ROUNDS)
-    return Measurement("fabric.pairs", NODE, "GB/s", value, details={"fabric": part})
+    part = NetworkPart(how, value, 45.0, 5, 64, (40.0, 41.0, 3.0, 40.0), text, ROUNDS)
+    return Measurement("network.pairs", NODE, "GB/s", value, details={"network": part})
 
 
 def test_a_slow_node_is_rejected_although_it_holds_its_limit() -> None:
@@ -51,7 +51,7 @@ def test_a_record_that_hides_a_slow_node_is_not_believed() -> None:
     slow = found("slow")
     verdict = replace(judge([slow], replace(FLOOR, floor=30.0)), status=Status.PASS)
     run = Run({}, measurements=[slow], verdicts=[verdict], circumstances=Circumstances(), state="finished")
-    assert anew.objections(run, no_past)[0].startswith("node fabric.pairs is PASS at 39.6 GB/s, floor 30, and FAIL")
+    assert anew.objections(run, no_past)[0].startswith("node network.pairs is PASS at 39.6 GB/s, floor 30, and FAIL")
 
 
 def test_the_part_goes_through_json() -> None:

@@ -1,4 +1,4 @@
-"""Who meets in which round of a fabric run."""
+"""Who meets in which round of a network run."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,17 +7,17 @@ from itertools import combinations, product
 
 import pytest
 from support import networks
-from support.networks import cluster, ended, fabric, fault, kinds, simulated, transport
+from support.networks import cluster, ended, fault, kinds, network, simulated, transport
 from support.rows import each_row
 
-from pytest_accel.core.network_run import Fabric, Report
+from pytest_accel.core.network_run import NetworkRun, Report
 from pytest_accel.judging.network.rounds import next_round
 
 ALIKE = transport(lambda kind, nodes: 46.0)
 WAITED = Report("waited")
 
 
-def groups(run: Fabric, kind: str) -> list[list[tuple[int, ...]]]:
+def groups(run: NetworkRun, kind: str) -> list[list[tuple[int, ...]]]:
     return [[tuple(each.nodes) for each in one.results] for one in run.rounds if one.kind == kind]
 
 
@@ -27,7 +27,7 @@ def slow(*nodes: int, by: float = 0.2) -> networks.Transport:
 
 def test_up_to_sixteen_nodes_meet_each_other_once() -> None:
     for nodes in range(2, 17):
-        run = ended(fabric(nodes), ALIKE)
+        run = ended(network(nodes), ALIKE)
         rounds = groups(run, "pairs")
         met = Counter(tuple(sorted(pair)) for each in rounds for pair in each)
         assert met == Counter(combinations(range(nodes), 2)), nodes
@@ -37,7 +37,7 @@ def test_up_to_sixteen_nodes_meet_each_other_once() -> None:
 
 @each_row("nodes", [17, 64, 65, 1001])
 def test_more_nodes_meet_three_others_and_nobody_rests_twice(nodes: int) -> None:
-    run = ended(fabric(nodes, seed=7), ALIKE)
+    run = ended(network(nodes, seed=7), ALIKE)
     assert kinds(run) == ["pairs 3", "all 1"]
     pairs = Counter(tuple(sorted(pair)) for each in groups(run, "pairs") for pair in each)
     assert max(pairs.values()) == 1, "no two meet twice"
@@ -48,19 +48,19 @@ def test_more_nodes_meet_three_others_and_nobody_rests_twice(nodes: int) -> None
 
 
 def test_the_seed_decides_who_meets() -> None:
-    first, again, other = (ended(fabric(64, seed=seed), ALIKE) for seed in (1, 1, 2))
+    first, again, other = (ended(network(64, seed=seed), ALIKE) for seed in (1, 1, 2))
     assert first == again
     assert groups(first, "pairs") != groups(other, "pairs")
 
 
 def test_a_node_alone_measures_nothing() -> None:
-    assert [next_round(fabric(nodes)) for nodes in (0, 1)] == [None, None]
+    assert [next_round(network(nodes)) for nodes in (0, 1)] == [None, None]
 
 
 def test_who_takes_no_part_meets_nobody() -> None:
-    nodes = [*fabric(8).nodes]
+    nodes = [*network(8).nodes]
     nodes[3] = replace(nodes[3], left_out="late")
-    run = ended(replace(fabric(8), nodes=nodes), ALIKE)
+    run = ended(replace(network(8), nodes=nodes), ALIKE)
     assert not any(3 in pair for one in run.rounds for each in one.results for pair in [each.nodes])
     assert len(groups(run, "pairs")) == 7
 
@@ -74,7 +74,7 @@ def test_a_node_that_hangs_is_not_measured_again_and_its_partners_meet(nodes: in
             else 46.0
         )
 
-    run = ended(fabric(nodes), transport(value))
+    run = ended(network(nodes), transport(value))
     every = [{*sum(map(tuple, each), ())} for each in groups(run, "pairs")]
     assert {1, 2} <= every[0]
     assert [each & {1, 2} for each in every[1:]] == [set()] * (len(every) - 1)
@@ -85,8 +85,8 @@ def test_a_node_that_hangs_is_not_measured_again_and_its_partners_meet(nodes: in
 
 
 def test_two_suspects_do_not_meet_and_three_do() -> None:
-    assert kinds(ended(fabric(64), slow(3, 9))) == ["pairs 3", "confirm 2", "all 1"]
-    run = ended(fabric(64), slow(3, 9, 27))
+    assert kinds(ended(network(64), slow(3, 9))) == ["pairs 3", "confirm 2", "all 1"]
+    run = ended(network(64), slow(3, 9, 27))
     assert kinds(run) == ["pairs 3", "suspects 3", "confirm 2", "all 1"]
     assert {tuple(sorted(pair)) for each in groups(run, "suspects") for pair in each} == {(3, 9), (3, 27), (9, 27)}
 
@@ -98,7 +98,7 @@ def test_nodes_with_wrong_data_need_one_round_and_do_not_meet_each_other() -> No
 
 def test_a_suspect_is_confirmed_with_two_proven_nodes_if_possible_with_such_that_it_has_not_met() -> None:
     for nodes, seed in product([8, 20, 64], range(10)):
-        run = ended(fabric(nodes, seed=seed), slow(3, 6))
+        run = ended(network(nodes, seed=seed), slow(3, 6))
         pairs = [{*pair} for one in groups(run, "pairs") for pair in one]
         confirmed = groups(run, "confirm")
         assert all([pair[0] for pair in each] == [3, 6] for each in confirmed), "the suspect comes first"
@@ -126,7 +126,7 @@ def test_a_node_that_is_left_meets_two_of_the_island() -> None:
 
 
 def test_all_good_nodes_are_measured_together_in_the_end() -> None:
-    run = ended(fabric(64), slow(3, 9))
+    run = ended(network(64), slow(3, 9))
     assert groups(run, "all") == [[tuple(each for each in range(64) if each not in (3, 9))]]
     assert next_round(run) is None
 
@@ -136,7 +136,7 @@ def test_all_good_nodes_are_measured_together_in_the_end() -> None:
 
 def test_short_pairs_of_good_nodes_are_measured_until_they_are_good_or_short_five_times() -> None:
     bad = {(1, 2), (1, 3), (4, 5)}
-    run = ended(fabric(8), transport(lambda kind, group: 30.0 if tuple(sorted(group)) in bad else 46.0))
+    run = ended(network(8), transport(lambda kind, group: 30.0 if tuple(sorted(group)) in bad else 46.0))
     rounds = groups(run, "path")
     assert all(len({*sum(each, ())}) == 2 * len(each) for each in rounds), "pairs that share a node wait"
     assert Counter(pair for each in rounds for pair in each) == dict.fromkeys(bad, 4)
@@ -146,15 +146,15 @@ def test_short_pairs_of_good_nodes_are_measured_until_they_are_good_or_short_fiv
         seen[tuple(sorted(group))] += 1
         return 30.0 if tuple(sorted(group)) in bad and seen[tuple(sorted(group))] == 1 else 46.0
 
-    assert [sorted(each) for each in groups(ended(fabric(8), transport(once)), "path")] == [[(1, 2), (4, 5)], [(1, 3)]]
+    assert [sorted(each) for each in groups(ended(network(8), transport(once)), "path")] == [[(1, 2), (4, 5)], [(1, 3)]]
 
 
 # -- NVLink domains
 
 
-def domains(*sizes: int) -> Fabric:
+def domains(*sizes: int) -> NetworkRun:
     names = [f"d{place}" for place, size in enumerate(sizes) for _ in range(size)]
-    run = fabric(len(names))
+    run = network(len(names))
     return replace(run, nodes=[replace(each, domain=name) for each, name in zip(run.nodes, names, strict=True)])
 
 

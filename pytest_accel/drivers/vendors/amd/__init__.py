@@ -9,7 +9,7 @@ from pytest_accel.core.measurement import Device
 from pytest_accel.drivers.diagnostic_report import Diagnostic, Program
 from pytest_accel.drivers.vendor import DISPLAY_OTHER, PROCESSING, TorchKind, Vendor, importing
 from pytest_accel.drivers.vendors.amd import agfhc
-from pytest_accel.drivers.visibility import Visibility, address_of, bus_place, entries
+from pytest_accel.drivers.visibility import Visibility, address_of, bus_address, entries
 
 ROCR, HIP = "ROCR_VISIBLE_DEVICES", ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 """ROCr reads the first, by index or UUID. HIP selects among the remaining devices by the first of the others that is
@@ -38,7 +38,7 @@ class RocmVisibility(Visibility):
         """Compare address and UUID: either may prove the device, if torch reports it."""
         uuid, visible_as = str(getattr(properties, "uuid", "")).lower(), str(device.facts.get("visible_as", "")).lower()
         evidence = {
-            address_of(properties): bus_place(device),
+            address_of(properties): bus_address(device),
             _spelled(uuid): visible_as.removeprefix("gpu-").replace("-", "") if visible_as.startswith("gpu-") else "",
         }
         comparable = {actual: expected for actual, expected in evidence.items() if actual and expected}

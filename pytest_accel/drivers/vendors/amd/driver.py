@@ -73,7 +73,7 @@ class AmdDriver(Driver):
         except (smi.AmdSmiException, ValueError) as error:
             raise DriverProblem(message_of(error)) from None
         asker = SmiAsker(smi, handle)
-        for table in (identity.PRODUCT, identity.PLACE, identity.FIRMWARE, identity.SETTINGS, power.LIMITS):
+        for table in (identity.PRODUCT, identity.POSITION, identity.FIRMWARE, identity.SETTINGS, power.LIMITS):
             asker.ask(table)
         asker.facts["visible_as"] = identity.visible_as(asker.facts)
         self._add_health(asker)

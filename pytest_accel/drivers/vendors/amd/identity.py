@@ -92,7 +92,7 @@ PRODUCT: Table = {
     "memory_bus_bits": LibraryCall("amdsmi_get_gpu_vram_info", read=value("vram_bit_width")),
     "gfx_target": LibraryCall(ASIC, read=value("target_graphics_version")),
 }
-PLACE: Table = {
+POSITION: Table = {
     "module_id": LibraryCall(ASIC, read=value("oam_id")),
     "hip_id": LibraryCall(ENUMERATION, read=value("hip_id")),
     "hip_uuid": LibraryCall(ENUMERATION, read=_hip_uuid),

@@ -73,7 +73,7 @@ class NvidiaDriver(Driver):
         except (nvml.NVMLError, ValueError) as error:
             raise DriverProblem(str(error)) from None
         asker = NvmlAsker(nvml, handle, self._driver)
-        for table in (identity.PRODUCT, identity.PLACE, identity.FIRMWARE, identity.SETTINGS, power.LIMITS):
+        for table in (identity.PRODUCT, identity.POSITION, identity.FIRMWARE, identity.SETTINGS, power.LIMITS):
             asker.ask(table)
         asker.facts["compute_units"] = identity.compute_units(asker.facts)
         self._add_health(asker)

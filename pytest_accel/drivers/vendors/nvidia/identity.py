@@ -55,7 +55,7 @@ PRODUCT: Table = {
     "cuda_cores": LibraryCall("nvmlDeviceGetNumGpuCores"),
     "memory_bus_bits": LibraryCall("nvmlDeviceGetMemoryBusWidth"),
 }
-PLACE: Table = {
+POSITION: Table = {
     "module_id": LibraryCall("nvmlDeviceGetModuleId", fills="c_uint", read=lambda reference: int(reference.value)),
     "memory_numa_node": LibraryCall("nvmlDeviceGetNumaNodeId"),
     "chassis_serial": _platform(lambda info: text(info.chassisSerialNumber) or None),
