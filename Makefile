@@ -2,12 +2,12 @@
 #   PYTHON=...  the interpreter; the torch for CUDA or ROCm that it has is used
 #   VENV=...    where the environment is made: .venv to examine a node, .venv-dev to work on the project
 #   ARGS=...    further options
-#   CUDA_TORCH=...  versions of torch for `make test-cuda`
+#   CUDA_TORCH=...  versions of torch for `make test-cuda` and `make test-nightly`
 export PYTHON VENV CUDA_TORCH
 export TYPED = make $(MAKECMDGOALS)$(if $(ARGS), ARGS="$(ARGS)")
 DEV = $(or $(VENV),.venv-dev)
 
-.PHONY: help accept test test-slow test-nightly test-pythons test-cuda test-cuda-short lint format docs site picture wheel bundle clean
+.PHONY: help accept test test-faults test-nightly test-cuda lint format docs site picture wheel bundle clean
 
 help:
 	@echo 'Use it'
@@ -17,9 +17,8 @@ help:
 	@echo '                   with --session: one file for a first session on a GPU (benchmarks/README.md)'
 	@echo 'Work on it'
 	@echo '  make test        run the quick tests:  make test ARGS="-k judge"'
-	@echo '  make test-slow   run the others: full products, builds, end-to-end runs, faults that show soon'
-	@echo '  make test-nightly   run more of the same: every product and fault, twenty times as many mutated files'
-	@echo '  make test-pythons   run the quick tests on the oldest and the newest supported Python of this machine'
+	@echo '  make test-faults    run one case of each kind of fault of a simulated node'
+	@echo '  make test-nightly   run all other tests: products, faults, builds, end-to-end runs, browsers, and test-cuda'
 	@echo '  make test-cuda   run the suite on the CUDA build of torch, over a stand-in for the runtime (no GPU; 5 GB):'
 	@echo '                   make test-cuda CUDA_TORCH="2.6.0 2.15.0"'
 	@echo '  make lint        check code, types, formatting, threshold files, and the budget of lines'
@@ -35,16 +34,7 @@ accept:
 test:
 	@scripts/test.sh fast $(ARGS)
 
-test-slow:
-	@scripts/test.sh slow $(ARGS)
-
-test-nightly:
-	@scripts/test.sh nightly $(ARGS)
-
-test-pythons:
-	@scripts/test_pythons.sh $(ARGS)
-
-test-cuda test-cuda-short:
+test-faults test-nightly test-cuda:
 	@scripts/test.sh $(@:test-%=%) $(ARGS)
 
 lint:
@@ -83,4 +73,4 @@ bundle:
 	@scripts/bundle.sh $(ARGS)
 
 clean:
-	rm -rf site .venv .venv-* build dist .coverage .benchmarks .mypy_cache .pytest_cache .ruff_cache
+	rm -rf site .venv .venv-* build dist .coverage .benchmarks .mypy_cache .pytest_cache tests/.pytest_cache .ruff_cache

@@ -42,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def report(args: argparse.Namespace, form: str) -> int:
     """Write the document in a format of `document.FORMATS`, and return the exit status. Raises WrongUse."""
-    boards = packing_list.load(args.expect) if args.expect else None
+    boards = packing_list.load(args.packing_list) if args.packing_list else None
     selection = Wanted(args.sku or AUTO, prefix="--")
     buyer = Buyer(selection.named(on_hardware=False), verify.trust_of(args))
     delivery_files = files.find(args.folder)

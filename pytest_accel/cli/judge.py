@@ -119,7 +119,7 @@ def _terms(old: Run, args: argparse.Namespace) -> tuple[Terms, PackingList | Non
     selection = Wanted(name, args.platform or AUTO, args.level, "--")
     sku = selection.named(on_hardware=not old.info.get("simulated"))
     terms = rejudge.terms_of(selection, sku, old)
-    boards = boards_of(args.expect, "--packing-list")
+    boards = boards_of(args.packing_list, "--packing-list")
     if sku is None:
         if args.sku:
             raise Refused(f"--sku={name}: name a SKU ('pytest-accel sku list' shows them) or a threshold file")

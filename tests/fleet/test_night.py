@@ -1,4 +1,4 @@
-"""What the nights of a fleet show: from figures, or from records, to findings."""
+"""What the nights of a fleet show: from figures, or from records, to anomalies."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def found_in(folder: Path, rows: list[Drawn], places: str = "") -> Night:
 
 def told(night: Night, *but: str) -> dict[str, list[Any]]:
     """What a night shows, by question: place and metric of each."""
-    keys = ("place", "node", "name", "night", "nodes")
+    keys = ("location", "node", "name", "night", "nodes")
     return {
         name: [(next((row[key] for key in keys if row.get(key)), ""), row.get("metric")) for row in rows]
         for name, rows in night.anomalies.items()
@@ -270,7 +270,7 @@ def test_the_sql_that_is_printed_answers_by_itself(tmp_path: Path, capsys: pytes
     printed = capsys.readouterr().out
     with contextlib.closing(database.connect()) as connection:
         connection.execute(printed)
-        assert ("rack", "r2") in connection.execute("SELECT what, place FROM behind").fetchall()
+        assert ("rack", "r2") in connection.execute("SELECT what, location FROM behind").fetchall()
         names = [
             name for (name,) in connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
         ]

@@ -59,7 +59,7 @@ def test_the_text_tells_the_worst_first(store: Path, capsys: pytest.CaptureFixtu
 def test_the_json_is_complete(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(shown(store, "json", capsys))
     assert found["exit"] == 1
-    (behind,) = found["findings"]["behind"]
+    (behind,) = found["anomalies"]["behind"]
     assert (behind["location"], behind["serial"]) == ("rack7-n02 gpu3", "16500023")
     assert sorted([behind["metric"], *behind["also"]]) == ["host_copy.h2d", "matmul.bf16", "stream.triad"]
     assert len(found["runs"]) == NODES
