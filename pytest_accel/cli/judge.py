@@ -19,7 +19,7 @@ from pytest_accel.judging.records.differences import judged_otherwise
 from pytest_accel.run import record
 from pytest_accel.run.options import AUTO, Refused
 from pytest_accel.run.statement import SUMS
-from pytest_accel.run.terms import Terms, Wanted
+from pytest_accel.run.terms import TermOptions, Terms
 from pytest_accel.run.terms import boards as boards_of
 from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.views import record_comparison, terminal
@@ -116,8 +116,8 @@ def _terms(old: Run, args: argparse.Namespace) -> tuple[Terms, PackingList | Non
     sku_asked = old.sku.get("asked")
     default = sku_asked if sku_asked and sku_asked != AUTO else old.sku.get("name")
     name = str(args.sku or default or AUTO)
-    selection = Wanted(name, args.platform or AUTO, args.level, "--")
-    sku = selection.named(on_hardware=not old.info.get("simulated"))
+    selection = TermOptions(name, args.platform or AUTO, args.level, "--")
+    sku = selection.load_sku(on_hardware=not old.info.get("simulated"))
     terms = rejudge.terms_of(selection, sku, old)
     boards = boards_of(args.packing_list, "--packing-list")
     if sku is None:
@@ -126,7 +126,7 @@ def _terms(old: Run, args: argparse.Namespace) -> tuple[Terms, PackingList | Non
         if boards:
             raise Refused("--packing-list: the record names no SKU, and without one nothing is judged; add --sku")
         terms = replace(terms, platform=Platform(str(old.info.get("platform")), None))
-    return replace(terms, named=bool(args.sku)), boards
+    return replace(terms, sku_named=bool(args.sku)), boards
 
 
 def _check_free(folder: Path) -> None:

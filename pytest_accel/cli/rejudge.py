@@ -13,7 +13,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, Peak
 from pytest_accel.core.metric_name import parse
 from pytest_accel.core.reasons import Note
-from pytest_accel.core.run import Against, AgainstKind, Circumstances, Run
+from pytest_accel.core.run import Circumstances, Objection, ObjectionKind, Run
 from pytest_accel.core.sku_types import DeclaredBy, Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.causes.diagnosis import explaining
@@ -29,7 +29,7 @@ from pytest_accel.judging.verdicts.smallest_losses import of_run
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run.options import AUTO
 from pytest_accel.run.record import finding_entries, names_of, packing_entry, sku_entry
-from pytest_accel.run.terms import Terms, Wanted
+from pytest_accel.run.terms import TermOptions, Terms
 from pytest_accel.skus import peaks
 from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.waivers import used, waivable
@@ -38,14 +38,14 @@ AGAIN = "JUDGED AGAIN"
 """The first words of the closing line of a record that was judged again."""
 
 
-def terms_of(selection: Wanted, sku: Sku | None, record: Run) -> Terms:
+def terms_of(selection: TermOptions, sku: Sku | None, record: Run) -> Terms:
     """Return the terms to judge a record by; level and platform are those of its run unless others are wanted.
 
     Raises Refused.
     """
     platform = str(record.info.get("platform"))
     default = platform if sku and sku.platform_named(platform) else AUTO
-    return selection.settled(sku, record.devices, level=record.info.get("level"), platform=default)
+    return selection.terms_for(sku, record.devices, level=record.info.get("level"), platform=default)
 
 
 def judge_again(record: Run, terms: Terms, boards: PackingList | None = None) -> Run:
@@ -56,9 +56,9 @@ def judge_again(record: Run, terms: Terms, boards: PackingList | None = None) ->
     if boards:
         record = _compared_with(boards, record)
     entry = record.packing_list
-    names_nodes = (entry.get("sha256", ""), entry.get("names_nodes", False)) if entry else None
-    diagnosed = any(measurement.metric == diagnostics.METRIC for measurement in record.measurements)
-    terms = replace(terms, devices=tuple(record.devices), listed=names_nodes, diagnosed=diagnosed)
+    packing_list = (entry.get("sha256", ""), entry.get("names_nodes", False)) if entry else None
+    has_diagnostic = any(measurement.metric == diagnostics.METRIC for measurement in record.measurements)
+    terms = replace(terms, devices=tuple(record.devices), packing_list=packing_list, has_diagnostic=has_diagnostic)
     judge = _Again(record, terms, terms.required)
     verdicts = [verdict for key in _keys(record) for verdict in judge.verdicts(key)]
     circumstances = _circumstances(record, terms)
@@ -207,18 +207,18 @@ def _circumstances(record: Run, terms: Terms) -> Circumstances:
     return replace(after, overridden=len(metrics), other_datasheet=datasheet, own_file=own_file, not_judged=not_judged)
 
 
-def _against(record: Run, terms: Terms) -> Iterator[Against]:
+def _against(record: Run, terms: Terms) -> Iterator[Objection]:
     """Yield what stood against an acceptance then, and that level or platform differ, which decided what was measured.
 
     Whoever names the SKU of an accelerator asks for an acceptance.
     """
-    is_acceptance = terms.named and terms.accelerator
-    kinds: dict[AgainstKind, AgainstKind] = {"unasked": "run", "tests": "filter"} if is_acceptance else {}
+    is_acceptance = terms.sku_named and terms.accelerator
+    kinds: dict[ObjectionKind, ObjectionKind] = {"unasked": "run", "tests": "filter"} if is_acceptance else {}
     for reason in record.circumstances.against if record.circumstances else ():
         if reason.kind not in ("file", "floors"):
-            yield Against(kinds.get(reason.kind, reason.kind), reason.text)
+            yield Objection(kinds.get(reason.kind, reason.kind), reason.text)
     for key, value in (("level", terms.level), ("platform", terms.platform.name)):
         if record.info.get(key) != value:
-            yield Against("run", f"{key} {value} instead of the run's {record.info.get(key)}")
+            yield Objection("run", f"{key} {value} instead of the run's {record.info.get(key)}")
     if record.circumstances is None:
-        yield Against("run" if is_acceptance else "unasked", "the record does not say how it was made")
+        yield Objection("run" if is_acceptance else "unasked", "the record does not say how it was made")

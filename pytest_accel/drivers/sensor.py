@@ -224,7 +224,7 @@ class Sensor:
         timeout = NoAnswer(f"its management library has not answered for {SILENT_SECONDS:g} s")
         silent = dict.fromkeys(self._owing, timeout)
         questions = {uuid: partial(answer, device) for uuid, device in self._devices.items() if uuid not in silent}
-        return {**deadlines.each(questions, SILENT_SECONDS), **silent}
+        return {**deadlines.ask(questions, SILENT_SECONDS), **silent}
 
     def watch(self, turn: int, hz: float) -> None:
         """Send a reading of every device, `hz` times a second, until `rest` of the same turn; then what it cost so far.

@@ -75,7 +75,7 @@ class ClosingPlugin:
         closing_file.write(closing.line)
         width, full = pytest_terminal.folding_width(self._config), self._config.getoption("verbose", 0) > 0
         lines = _last_lines(self._session, self._reports.tests, closing, width, full=full)
-        options, file = self._session.asked.options, ledger.folder.file
+        options, file = self._session.inputs.options, ledger.folder.file
         if options.report and file:
             lines.append(page_file.write(ledger.record, file.parent, options.report))
         if options.sign and file:
@@ -108,7 +108,7 @@ class ClosingPlugin:
             if self._errors == Errors():
                 self._errors.broken.append("pytest reports a failure that belongs to no test")
         if stopped_by == TIME_LIMIT:
-            self._session.rule_out("time", self._session.deadline.ended)
+            self._session.rule_out("time", self._session.deadline.end_sentence)
             return self.finish()
         if exitstatus in JUDGED and not stopped_by:
             missing = [item for item in collection.items if measures(item) and item not in reports.ran]
@@ -166,18 +166,18 @@ class Planning:
     def pytest_terminal_summary(self, config: pytest.Config) -> None:
         """Write the plan."""
         session = config.stash[SESSION]
-        _write_section(config, plan.lines(session.found, self._collection.items, session.against))
+        _write_section(config, plan.lines(session.target, self._collection.items, session.against))
 
 
 def _write_section(config: pytest.Config, lines: list[terminal.Line]) -> None:
     """Write lines and the notes of the run, if there are any, below a title that names SKU and level."""
     session, reporter = config.stash[SESSION], pytest_terminal.reporter(config)
-    terms = session.found.terms
+    terms = session.target.terms
     lines += [(f"note: {note}", "yellow") for note in (*session.ledger.record.notes, *left_out(config))]
     if network := session.network.result:  # on the node of rank 0 alone
         lines += network_table.lines(network)
     if lines and reporter:
-        simulated = "SIMULATED " if session.asked.node else ""
+        simulated = "SIMULATED " if session.inputs.node else ""
         title = f"accel: {simulated}{terms.sku.name if terms.sku else 'no SKU'}, {terms.level}"
         reporter.section(title, sep="=", bold=True)
         pytest_terminal.write(config, terminal.folded(lines, pytest_terminal.folding_width(config)))
@@ -201,7 +201,7 @@ def _last_lines(
     stays in one line. With `full`, every finding has its next step, and the time and the hash of the record are shown.
     """
     ledger, folder = session.ledger, session.ledger.folder
-    run, together = ledger.record.info, session.asked.options.network  # no node leads on by itself from a network run
+    run, together = ledger.record.info, session.inputs.options.network  # no node leads on by itself from a network run
     took = [terminal.time_line(run["seconds"])] if full and "seconds" in run else []
     took += [terminal.sampling_line(run["sampling"])] if full and "sampling" in run else []
     findings, places = findings_of(ledger.record), locations_of(ledger.record)
@@ -223,7 +223,7 @@ def _repeated(session: Session, tests: Tests, closing: Closing) -> list[terminal
     keys = [verdict.key for verdict in closing.named if verdict.status is not Status.UNMEASURED]
     if not (names := [tests[key] for key in keys if key in tests]):
         return []
-    command = [word for word in session.asked.options.command if word.partition("=")[0] != "--accel-report"]
+    command = [word for word in session.inputs.options.command if word.partition("=")[0] != "--accel-report"]
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for option in ("-k", "--accel-output", "--accel-hours"):  # the options to leave out
         parser.add_argument(option)

@@ -12,7 +12,7 @@ from pytest_accel.judging.records.differences import GONE, Difference, of_device
 from pytest_accel.judging.verdicts.history import History, key
 from pytest_accel.run.earlier_records import EarlierRecords
 from pytest_accel.run.options import AUTO, NONE
-from pytest_accel.run.setup import Asked, Found
+from pytest_accel.run.setup import Inputs, Target
 
 
 class Baseline:
@@ -31,7 +31,7 @@ class Baseline:
 
 
 def find(
-    inputs: Asked, node: Found, records: EarlierRecords, terms: Callable[[], Mapping[str, str]]
+    inputs: Inputs, node: Target, records: EarlierRecords, terms: Callable[[], Mapping[str, str]]
 ) -> tuple[Baseline, list[str]]:
     """Return the baseline that the options ask for, and notes on what became of the devices since.
 

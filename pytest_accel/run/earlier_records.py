@@ -86,7 +86,7 @@ def read(folder: Path, launch: Launch | None = None, *, rehearsal: bool = False)
     Where the nodes of a job share the folder above, those are the records of this node in it, and those in the folders
     beside the shared one (DIR/../<night>/<node>): to read those of all other nodes would slow down a large fleet.
     """
-    name = file_name(launch.node) if launch and launch.shared else ""
+    name = file_name(launch.node) if launch and launch.shares_folder else ""
     if not name or folder not in numbered(folder.with_name(name)):
         return inside(folder.parent, folder, rehearsal=rehearsal)
     folders = (
@@ -138,7 +138,7 @@ def _folders(parent: Path, refusals: list[str] | None = None) -> list[Path]:
 def _tell(error: OSError, refusals: list[str] | None) -> None:
     """Add a folder that cannot be entered to `refusals`."""
     if refusals is not None and not isinstance(error, FileNotFoundError):
-        refusals.append(paths.refused(error))
+        refusals.append(paths.refusal(error))
 
 
 def _in(folders: Iterable[Path], refusals: list[str] | None = None) -> tuple[list[Path], list[Path]]:
@@ -183,7 +183,7 @@ def _keep(earlier: EarlierRecords, file: Path, rehearsal: bool | None) -> None:
             earlier.summaries.append(summary)
 
 
-def under(path: Path, *, rehearsal: bool | None = None) -> EarlierRecords:
+def records_at(path: Path, *, rehearsal: bool | None = None) -> EarlierRecords:
     """Return the record at a path, or all that `inside` finds. Raises BadFile if there is none, or a damaged one."""
     if untrusted.exists(path) and path.is_dir() and not untrusted.exists(path / record.FILE):
         records = inside(path, rehearsal=rehearsal)
@@ -194,13 +194,13 @@ def under(path: Path, *, rehearsal: bool | None = None) -> EarlierRecords:
     return EarlierRecords([summaries.summary(record.read(record.find(path), rehearsal=rehearsal))])
 
 
-def named(value: str, *, rehearsal: bool) -> list[Summary]:
+def baseline_runs(value: str, *, rehearsal: bool) -> list[Summary]:
     """Return the runs that --accel-baseline names. Raises Refused for a wrong or damaged record, or where none is."""
     try:
         with refusing("--accel-baseline"):
-            return [] if value in (AUTO, NONE) else under(Path(value), rehearsal=rehearsal).summaries
+            return [] if value in (AUTO, NONE) else records_at(Path(value), rehearsal=rehearsal).summaries
     except OSError as error:  # of a path that no file system takes
-        raise Refused(f"--accel-baseline: {paths.refused(error)}") from None
+        raise Refused(f"--accel-baseline: {paths.refusal(error)}") from None
 
 
 def rejected_before(entries: Sequence[EarlierRecord], names: Mapping[str, str]) -> list[str]:

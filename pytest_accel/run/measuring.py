@@ -34,7 +34,7 @@ from pytest_accel.probes.vendor_diagnostic import LEVELS as DIAGNOSTIC_LEVELS
 from pytest_accel.run.idle_gate import IdleCheck, check_idle
 from pytest_accel.run.network.network_session import NetworkSession
 from pytest_accel.run.processes.worker_pool import WorkerPool
-from pytest_accel.run.setup import Asked, Found
+from pytest_accel.run.setup import Inputs, Target
 from pytest_accel.run.vendor_programs import VendorPrograms
 from pytest_accel.run.verdict_ledger import Ledger
 from pytest_accel.skus import budgets
@@ -50,7 +50,9 @@ ToJudge = tuple[str, "Limit | None"]
 class Measuring:
     """Measures on the devices of a run, through its worker pool, and keeps the attempts at every request."""
 
-    def __init__(self, inputs: Asked, target: Found, pool: WorkerPool, ledger: Ledger, network: NetworkSession) -> None:
+    def __init__(
+        self, inputs: Inputs, target: Target, pool: WorkerPool, ledger: Ledger, network: NetworkSession
+    ) -> None:
         self._inputs, self._target, self._pool, self._deadline = inputs, target, pool, pool.deadline
         self._ledger, self._network = ledger, network
         self._devices, self._terms, self._repeats = target.devices, target.terms, Repeats(target.terms.level)
@@ -75,7 +77,7 @@ class Measuring:
         """Return the number of devices that take turns at a probe; 1 if they are measured together."""
         return len(self._devices) if request.runs == "in_turn" else 1
 
-    def expected(self, request: Request) -> float:
+    def expected_seconds(self, request: Request) -> float:
         """Return the seconds that a measurement may take on all devices."""
         return self.budget(request.declaration, request.metric) * self._turns(request)
 
@@ -95,11 +97,11 @@ class Measuring:
         answers = {f"host.{name}": answer for name, answer in self._host_facts.items() if "absent" not in answer}
         self._ledger.add(host_fact(metric, answers[metric], now) for metric in answers if metric not in limits)
 
-    def reached(self, request: Request) -> bool:
+    def has_measured(self, request: Request) -> bool:
         """Return True if the request was measured already."""
         return request.key in self._attempts
 
-    def skipped(self, request: Request, subject: str, *, binding: bool) -> Verdict | None:
+    def skip_verdict(self, request: Request, subject: str, *, binding: bool) -> Verdict | None:
         """Return the verdict on a subject that is not measured, or None.
 
         If the level has no time for the probe, that is UNMEASURED where a limit is `binding`, else NOT APPLICABLE.
@@ -119,8 +121,8 @@ class Measuring:
             reason = NoBudget(terms.level, levels[0] if levels else "")
         elif cause := self._barred(probe).get(subject):
             reason = Note("left_out", cause)
-        elif not self.reached(request) and self._deadline.over:
-            reason = Note("out_of_time", self._deadline.unreached)
+        elif not self.has_measured(request) and self._deadline.over:
+            reason = Note("out_of_time", self._deadline.unreached_sentence)
         return Verdict(metric, subject, status, (reason,)) if reason else None
 
     @cached_property
@@ -147,7 +149,7 @@ class Measuring:
         """Return the attempts at a request; measures if no earlier test asked for the same, and reads a fact anew."""
         if request.declaration.fact:
             return self._read(request.metric)
-        if not self.reached(request):
+        if not self.has_measured(request):
             attempts = self._no_attempts()
             self._enter()
             if request.runs == "nodes":
@@ -160,7 +162,7 @@ class Measuring:
             self._attempts[request.key] = attempts
         return self._attempts[request.key]
 
-    def counted(self) -> list[tuple[str, RequestAttempts]]:
+    def counter_attempts(self) -> list[tuple[str, RequestAttempts]]:
         """Return the metrics of the error counters that tests have asked for, with all readings up to now."""
         return [(metric, self._read(metric)) for metric in self._facts if metric.startswith(OF_COUNTERS)]
 
@@ -208,7 +210,7 @@ class Measuring:
     def _enter(self) -> None:
         """Pass the idle gate, once in a run or in a series of them: before the first worker opens a device."""
         if self._idle_check is None:
-            previous = self._inputs.before  # which left the devices as idle as it found them
+            previous = self._inputs.previous_run  # which left the devices as idle as it found them
             follows = previous and series_result.directly(previous, clock.boot_id(), time.monotonic())
             self._idle_check = IdleCheck() if follows else check_idle(self._pool, self._devices)
             self._ledger.record.notes += self._idle_check.notes
@@ -230,15 +232,15 @@ class Measuring:
             return
         floors = [verdict.floor for verdict in shortfalls if verdict.floor is not None]
         pairs = peer_matrix.accused(attempts.rows, max(floors, default=0.0))
-        budget = self.expected(request)
+        budget = self.expected_seconds(request)
         needed = peer_matrix.seconds_again(pairs, budget) if pairs else budget
         seconds = self._repeats.together(probe, needed, repeats.least(probe, budget))
-        if not seconds or self._deadline.left < seconds + STARTING_SECONDS:
-            self._leave(attempts, self._deadline.unreached if seconds else self._repeats.spent(probe))
+        if not seconds or self._deadline.seconds_left < seconds + STARTING_SECONDS:
+            self._leave(attempts, self._deadline.unreached_sentence if seconds else self._repeats.spent(probe))
             return
         self._again(attempts, request, seconds=seconds / self._turns(request), pairs=pairs)
         if self._deadline.over:
-            self._leave(attempts, self._deadline.stopped)
+            self._leave(attempts, self._deadline.stopped_sentence)
             return
         subjects = {verdict.subject for verdict in self._shortfalls(attempts, to_judge)}
         attempts.end_rounds()
@@ -325,7 +327,7 @@ class Measuring:
         level = request.conditions["level"] or DIAGNOSTIC_LEVELS[self._terms.level]
         report: Report | str
         try:
-            report = self.vendor_programs.diagnosed(level, devices, self.expected(request))
+            report = self.vendor_programs.diagnostic_report(level, devices, self.expected_seconds(request))
         except NoReport as error:
             report = str(error)
         for measurement in diagnostics.measured(report, devices, level):
@@ -400,7 +402,7 @@ class Measuring:
         return self._idle_check.excused.get(device.uuid) if self._idle_check else None
 
 
-def of_siblings(attempts: RequestAttempts, request: Request, required: Mapping[str, Limit]) -> list[ToJudge]:
+def sibling_limits(attempts: RequestAttempts, request: Request, required: Mapping[str, Limit]) -> list[ToJudge]:
     """Return the other metrics of the same probe call, with their limits.
 
     A repetition measures all of these metrics again, so it has to come before the first of them is judged.

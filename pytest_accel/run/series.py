@@ -139,7 +139,7 @@ def folder_of(options: Options) -> Path:
     folder = options.output.absolute()
     if (folder / record.FILE).exists():
         raise Refused(f"--accel-output: {folder} holds the record of a run; name a new folder for the series")
-    return folder / file_name(node_name()) if options.shared else folder
+    return folder / file_name(node_name()) if options.shares_folder else folder
 
 
 def locked(folder: Path) -> IO[bytes]:
@@ -170,11 +170,12 @@ def go_on(options: Options, start: Start, tell: Callable[[str], None]) -> int:
         if closing.exit == exits.REJECTED or complete or stopped:
             break
         longest = max((run.seconds for run in series.runs), default=0.0)
-        if deadline.left < max(SHORTEST, longest):
+        if deadline.seconds_left < max(SHORTEST, longest):
             break
         number = series.next
         folder, previous = series.run_folder(number), series.run_folder(number - 1) / record.FILE
-        status = start(folder, str(previous) if series.runs else FIRST, deadline.left if options.time_limit else None)
+        time_limit = deadline.seconds_left if options.time_limit else None
+        status = start(folder, str(previous) if series.runs else FIRST, time_limit)
         if not (folder / record.FILE).exists():  # it was refused, and has said why
             return status if status > exits.REJECTED else exits.BROKEN  # Python itself ends with 1 for its errors
         series.add(number)

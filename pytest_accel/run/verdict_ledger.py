@@ -28,13 +28,13 @@ from pytest_accel.run.options import Refused
 from pytest_accel.run.processes import environment
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
-from pytest_accel.run.setup import Asked, Found
+from pytest_accel.run.setup import Inputs, Target
 
 
 class Ledger:
     """Keeps the measurements and verdicts of a run, and writes its record."""
 
-    def __init__(self, inputs: Asked, target: Found, pool: WorkerPool, folder: RecordFolder) -> None:
+    def __init__(self, inputs: Inputs, target: Target, pool: WorkerPool, folder: RecordFolder) -> None:
         self.folder = folder
         self.record = Run(info={})
         self.baseline = baseline.Baseline(History((), (), dict), inputs.options.baseline)
@@ -61,7 +61,7 @@ class Ledger:
         if self.folder.problem:
             raise Refused(f"--accel-output: cannot write to {folder}: {self.folder.problem}")
         output = self._inputs.options.output
-        if output and folder != output.absolute() and not self._inputs.options.shared:
+        if output and folder != output.absolute() and not self._inputs.options.shares_folder:
             self.record.notes.append(f"{output} holds the record of another host; this one is in {folder}")
 
     def _enter_start(self, folder: Path) -> None:
@@ -83,8 +83,8 @@ class Ledger:
         self.record.notes += environment.notes(os.environ)
         if options.launch:
             self.record.info["launcher"] = options.launch
-        if options.follows:
-            self.record.info["follows"] = options.follows
+        if options.previous_record:
+            self.record.info["follows"] = options.previous_record
         if options.nonce:
             self.record.info["nonce"] = options.nonce
         if options.time_limit is not None:
@@ -201,7 +201,7 @@ class Ledger:
         epoch = clock.epoch_now()  # one reading for both, so that they agree
         self.record.info["ended"] = clock.iso(epoch + time.monotonic())
         self.record.info["epochs"] = (clock.epoch(), epoch)
-        self.record.info = {**self.record.info, **self._pool.spent()}
+        self.record.info = {**self.record.info, **self._pool.time_spent()}
         if note := series_result.clock_set(self.record):
             self.record.notes.append(f"{note} while the run went on: its hours do not count in a series")
         self.record.state = "interrupted" if interrupted else "finished"

@@ -16,7 +16,7 @@ from pytest_accel.core import structured
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.reasons import Note
-from pytest_accel.core.run import Against, AgainstKind, Circumstances, Run
+from pytest_accel.core.run import Circumstances, Objection, ObjectionKind, Run
 from pytest_accel.core.sku_types import Datasheet, DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.records.differences import judged_otherwise
@@ -132,9 +132,9 @@ def test_what_the_run_was_still_counts_and_what_is_not_known_accepts_nothing(cas
 
 
 @pytest.mark.parametrize("kind", ["unasked", "tests"])
-def test_who_names_a_sku_asks_for_an_acceptance_that_nobody_asked_the_run_for(kind: AgainstKind) -> None:
-    then = ran(circumstances=Circumstances(against=[Against(kind, "SKU part was recognised, not named")]))
-    unnamed, named = (judge_again(then, replace(terms(sku()), named=named)) for named in (False, True))
+def test_who_names_a_sku_asks_for_an_acceptance_that_nobody_asked_the_run_for(kind: ObjectionKind) -> None:
+    then = ran(circumstances=Circumstances(against=[Objection(kind, "SKU part was recognised, not named")]))
+    unnamed, named = (judge_again(then, replace(terms(sku()), sku_named=named)) for named in (False, True))
     assert (unnamed.closing.exit, named.closing.exit) == (0, 6)
     assert unnamed.closing.line == named.closing.line
 

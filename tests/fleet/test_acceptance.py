@@ -16,7 +16,7 @@ from support.rows import each_row
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Measurement
-from pytest_accel.core.run import Against, Circumstances, Launch, Run
+from pytest_accel.core.run import Circumstances, Launch, Objection, Run
 from pytest_accel.core.verdict import Waiver
 from pytest_accel.fleet.jobs import run_folder
 from pytest_accel.fleet.jobs.run_folder import ExpectedNode, FleetAsked, Submitted
@@ -279,7 +279,7 @@ CUT = {
     "no verdict": replace(node(0), verdicts=[]),
     "failing verdicts": FAILING,
     "no failing verdicts": replace(FAILING, verdicts=[each for each in FAILING.verdicts if not each.fails]),
-    "a filter": replace(node(0), circumstances=replace(AROUND, against=[Against("filter", "filtered by -k")])),
+    "a filter": replace(node(0), circumstances=replace(AROUND, against=[Objection("filter", "filtered by -k")])),
 }
 """Records that their closing line accepts, by what they hold. Their hashes are right."""
 

@@ -14,7 +14,7 @@ from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.reasons import Compared, Interval, Note, WrongData
-from pytest_accel.core.run import Against, AgainstKind, Circumstances
+from pytest_accel.core.run import Circumstances, Objection, ObjectionKind
 from pytest_accel.core.sku_types import Basis, ClassFloor, DeclaredBy, Limit, Source
 from pytest_accel.core.verdict import Closing, Result, Status, Verdict, Waiver
 from pytest_accel.judging.closing.line import close
@@ -46,7 +46,7 @@ def full(**changed: Status) -> list[Verdict]:
 def around(**changes: Any) -> Circumstances:
     required = [(metric, subject, "h100-sxm.yaml") for metric, subject in FULL]
     fields: dict[str, Any] = {"required": required, "names": NAMES, "expected_devices": 2}
-    fields |= {**changes, "against": [Against(*reason) for reason in changes.get("against", ())]}
+    fields |= {**changes, "against": [Objection(*reason) for reason in changes.get("against", ())]}
     return Circumstances(**fields)
 
 
@@ -374,7 +374,7 @@ def any_end(dice: random.Random) -> tuple[list[Verdict], Circumstances]:
     lists = ("broken_tests", "failed_tests")
     changes: dict[str, Any] = {name: dice.choice((["why"], [], [], [])) for name in lists}
     changes["simulated"] = dice.choice((True, False, False, False))
-    changes["against"] = [(kind, "why") for kind in get_args(AgainstKind) if not dice.randrange(4)]
+    changes["against"] = [(kind, "why") for kind in get_args(ObjectionKind) if not dice.randrange(4)]
     changes |= {name: dice.choice((None, None, "why")) for name in ("record_problem", "interrupted")}
     return dice.sample(made, dice.randint(0, len(made))), around(ended=dice.choice((2, 3, 5)), **changes)
 

@@ -26,7 +26,7 @@ def here(fast: None, tmp_path: Path) -> Iterator[Session]:
 
 def measured(run: Session, probe: Any, metric: str, seconds: float, **conditions: str) -> Measurement:
     run.measuring.budget = lambda probe, metric: seconds  # type: ignore[method-assign]
-    run.check(probe, conditions, run.found.devices[0].uuid)
+    run.check(probe, conditions, run.target.devices[0].uuid)
     return next(each for each in reversed(run.ledger.record.measurements) if each.metric == metric)
 
 

@@ -33,7 +33,7 @@ from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child, WorkerCall, conduct, listen
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.progress import Progress
-from pytest_accel.run.setup import discovered
+from pytest_accel.run.setup import discovery_of
 
 TABLES = data_files.tables("run/supervisor")
 
@@ -110,8 +110,8 @@ def test_death_is_told_after_the_last_words(start: Start, end: str, reason: str)
 
     assert [each["event"] for each in heard] == ["words", "died"]
     assert heard[1]["trouble"].reason == reason
-    assert child.ended == reason
-    assert not child.left_behind
+    assert child.ending == reason
+    assert not child.unkillable
 
 
 @pytest.mark.parametrize("place", ["VMSTAT", "CGROUP"])
@@ -174,7 +174,7 @@ def test_a_trouble_of_no_known_kind_rejects_no_device(start: Start, kind: str) -
 def test_a_problem_of_no_known_kind_rejects_no_driver() -> None:
     for kind in ({}, {"kind": "broken"}):
         answer = {"event": "devices", "problems": [{"driver": "nvidia", "reason": "it failed", "shown": [], **kind}]}
-        trouble = discovered(answer, "nvidia").unreachable("nvidia")
+        trouble = discovery_of(answer, "nvidia").unreachable("nvidia")
         assert trouble
         assert trouble.kind == "need"
         assert "the sensor reported a trouble of no known kind" in trouble.reason
@@ -614,7 +614,7 @@ def test_sensor_that_dies_is_started_once_more(pool: WorkerPool, devices: list[D
         ask(pool, "adds", "together", devices[:1])
 
     assert pool.sensor.child
-    assert pool.sensor.child.ended == "it was killed by SIGKILL"
+    assert pool.sensor.child.ending == "it was killed by SIGKILL"
     why = "its process was killed by SIGKILL, which comes from outside and not from the device"
     assert pool.sensor.notes == [f"the sensor failed: {why}"]
     assert pool.sensor.not_idle() is None

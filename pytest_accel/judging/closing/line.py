@@ -45,14 +45,14 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
         return Closing(text + (f"; {_rejected(failures, [], around)} so far" if failures else ""), around.ended, result)
     if failures:
         shortfalls = closing_parts.short_beside(limits)
-        worst_verdicts = closing_parts.named([*failures, *shortfalls], around.called)
+        worst_verdicts = closing_parts.named([*failures, *shortfalls], around.labels)
         return Closing(_rejected(failures, shortfalls, around), exits.REJECTED, Result.REJECTED, named=worst_verdicts)
     if around.broken_tests:
         text = f"BROKEN {around.broken_tests[0]}: a software error, not a verdict on the hardware; {tally} hold"
         return Closing(text, exits.BROKEN, Result.BROKEN)
     undecided = [verdict for verdict in limits if verdict.fails]
     if unjudged := _not_judged(verdicts, undecided, around):
-        worst_verdicts = () if around.failed_tests else closing_parts.named(undecided, around.called)
+        worst_verdicts = () if around.failed_tests else closing_parts.named(undecided, around.labels)
         return Closing(f"NOT JUDGED {tally} hold{unjudged}", exits.NOT_JUDGED, Result.NOT_JUDGED, named=worst_verdicts)
     if not (limits or around.own_tests) or not around.required or not around.expected_devices:
         next_step = "find out why there is no device: pytest-accel discover" if set(around.names) == {NODE} else ""
@@ -85,11 +85,11 @@ def _not_judged(verdicts: Sequence[Verdict], undecided: Sequence[Verdict], aroun
         reason = "failed by its own assertion, which is not a verdict on the hardware"
         return f"; {around.failed_tests[0]} {reason}{more(around.failed_tests)}"
     if undecided:
-        return f"; {closing_parts.undecided(undecided, around.called)}"
+        return f"; {closing_parts.undecided(undecided, around.labels)}"
     if cut := around.texts("time"):
         return f"; {cut[0]}"
     if (missing := _missing(verdicts, around)) and not around.narrowed:
-        return f"; no verdict on {closing_parts.missing(missing, around.called)}"
+        return f"; no verdict on {closing_parts.missing(missing, around.labels)}"
     return f", but the record could not be written in full: {around.record_problem}" if around.record_problem else ""
 
 
@@ -123,7 +123,7 @@ def _without_floor(verdicts: Sequence[Verdict], around: Circumstances) -> list[s
         decided = {verdict.subject for verdict in candidates if verdict.decides}
         undecided = dict.fromkeys(verdict.subject for verdict in candidates if verdict.subject not in decided)
         if undecided:
-            gaps.append(f"no floor in force judged the {part} of {listed([around.called[uuid] for uuid in undecided])}")
+            gaps.append(f"no floor in force judged the {part} of {listed([around.labels[uuid] for uuid in undecided])}")
     return gaps
 
 
@@ -135,8 +135,8 @@ def _notes(notes: Sequence[str]) -> str:
 def _qualifiers(verdicts: Sequence[Verdict], around: Circumstances) -> list[str]:
     """Return the qualifiers of a result: marginal verdicts, notes, waivers, and limits that the user overrode."""
     count = len({verdict.metric for verdict in verdicts if verdict.note})
-    extra = [closing_parts.marginal(verdicts, around.called), counted(count, "note") if count else ""]
-    extra += [closing_parts.waivers(verdicts, around.called, around.day)]
+    extra = [closing_parts.marginal(verdicts, around.labels), counted(count, "note") if count else ""]
+    extra += [closing_parts.waivers(verdicts, around.labels, around.day)]
     extra += [f"{counted(around.overridden, 'limit')} overridden"] if around.overridden else []
     extra += [f"another datasheet: {listed(around.other_datasheet)}"] if around.other_datasheet else []
     extra += [f"by {around.own_file}"] if around.own_file else []
@@ -158,4 +158,4 @@ def _passed_over(verdict: Verdict) -> bool:
 
 
 def _rejected(failures: Sequence[Verdict], shortfalls: Sequence[Verdict], around: Circumstances) -> str:
-    return closing_parts.rejected(failures, shortfalls, around.called, around.expected_devices)
+    return closing_parts.rejected(failures, shortfalls, around.labels, around.expected_devices)

@@ -83,7 +83,7 @@ def metrics(limits: Mapping[str, Limit], *, logged: bool) -> list[str]:
     return [*facts, *reports, *(metric for metric in RAILS if metric in limits)]
 
 
-def concluded(record: Run, uptime: float) -> PassiveResult:
+def conclude(record: Run, uptime: float) -> PassiveResult:
     """Return the result of a passive check by the verdicts in a record, `uptime` seconds after the boot."""
     verdicts = worst_first([_after_boot(verdict, uptime) for verdict in record.verdicts])
     by_key = findings(verdicts, record.measurements, record.devices)

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.reasons import DidNotEnd
-from pytest_accel.core.run import Against, Circumstances, CountedEntry, HostCountedEntry, Run
+from pytest_accel.core.run import Circumstances, CountedEntry, HostCountedEntry, Objection, Run
 from pytest_accel.core.summary import moment
 from pytest_accel.core.verdict import Closing, Result, Status, Verdict
 from pytest_accel.core.words import counted
@@ -185,12 +185,12 @@ def closing(
     verdicts = [*merged(runs, last.verdicts if last else ()), *unfinished(runs, waivers)]
     loaded = tuple(dict.fromkeys(name for run in runs for name in run.loaded_names))
     around = replace((last.circumstances if last else None) or Circumstances(), loaded=loaded)
-    against = [*around.against, *(Against("run", reason) for reason in _differing(runs))]
-    against += [Against("run", f"the load may pause for {MOST_PAUSED:.0%} of the time")] * (share > MOST_PAUSED)
+    against = [*around.against, *(Objection("run", reason) for reason in _differing(runs))]
+    against += [Objection("run", f"the load may pause for {MOST_PAUSED:.0%} of the time")] * (share > MOST_PAUSED)
     remains = elapsed < hours
     simulated = any(run.simulated for run in runs)
     if reason := unreliable(runs) or (LEFT if remains else ""):
-        against.append(Against("time", reason))
+        against.append(Objection("time", reason))
     conclusion = close(verdicts, replace(around, simulated=simulated, against=against))
     if stopped and conclusion.result is not Result.REJECTED:
         conclusion = stopped

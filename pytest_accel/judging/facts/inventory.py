@@ -78,7 +78,7 @@ class Discovery:
 
     devices: tuple[Device, ...] = ()
     problems: Sequence[Problem] = ()
-    shown: Sequence[dict[str, Any]] = field(default=())
+    unclaimed: Sequence[dict[str, Any]] = field(default=())
     container: str = ""
     """The kind of the container that the run is in, empty for none."""
     expected_by: str = ""
@@ -107,12 +107,12 @@ class Discovery:
 
         Devices of the drivers in `excluded`, which are missing here, are left out.
         """
-        drivers = {entry["driver"] for entry in self.shown if vendor in (None, entry["driver"])} - excluded
+        drivers = {entry["driver"] for entry in self.unclaimed if vendor in (None, entry["driver"])} - excluded
         for driver in sorted(drivers):
-            on_bus = [entry for entry in self.shown if entry["driver"] == driver and entry["pci"]]
+            on_bus = [entry for entry in self.unclaimed if entry["driver"] == driver and entry["pci"]]
             count = sum(device.driver == driver for device in self.devices)
             if not count:
-                locations = _listed([entry["where"] for entry in self.shown if entry["driver"] == driver])
+                locations = _listed([entry["where"] for entry in self.unclaimed if entry["driver"] == driver])
                 return f"the machine shows {locations}, but the {driver} driver finds no device: check dmesg"
             if len(on_bus) > count and not self.part:
                 missing = self._not_found(on_bus, len(on_bus) - count)
@@ -138,7 +138,7 @@ def _listing(problems: Sequence[Problem], drivers: Collection[str] = ()) -> str:
 
 def _problem(problem: Problem, drivers: Collection[str]) -> str:
     """Return the problem of a driver, with its devices' locations if it is none of the `drivers` that found some."""
-    locations = problem.shown if problem.driver not in drivers else ()
+    locations = problem.sightings if problem.driver not in drivers else ()
     text = f" ({_listed(locations)})" if locations else ""
     return f"{problem.driver}{text}: {problem.reason}"
 

@@ -11,7 +11,7 @@ from pytest_accel.core.details import NetworkPart
 from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
 from pytest_accel.core.network_run import NetworkNode, NetworkRun
-from pytest_accel.core.paths import refused
+from pytest_accel.core.paths import refusal
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.sentences import sentence_of
@@ -27,7 +27,7 @@ from pytest_accel.run.network.message_store import MessageStore, StoreLost
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.rendezvous import Rendezvous
 from pytest_accel.run.request_completion import request_of
-from pytest_accel.run.setup import Asked, Found
+from pytest_accel.run.setup import Inputs, Target
 from pytest_accel.run.verdict_ledger import Ledger
 from pytest_accel.skus.budgets import budget
 
@@ -46,7 +46,7 @@ ALL = "network.all_reduce"
 class NetworkSession:
     """The part of this node in a network run. That of rank 0 also leads it, and writes network.json."""
 
-    def __init__(self, inputs: Asked, target: Found, pool: WorkerPool, ledger: Ledger) -> None:
+    def __init__(self, inputs: Inputs, target: Target, pool: WorkerPool, ledger: Ledger) -> None:
         self._inputs, self._target, self._pool, self._ledger = inputs, target, pool, ledger
         self.result: NetworkRun | None = None
         """The whole run, which rank 0 alone knows."""
@@ -67,7 +67,7 @@ class NetworkSession:
     def _shared(self) -> Path | None:
         """The output folder of all nodes, None if that of this one is its own."""
         options = self._inputs.options
-        return options.output if options.shared else None
+        return options.output if options.shares_folder else None
 
     def measure(self, request: Request) -> Measurement:
         """Take part in the run, and return its finding on this node as a measurement of the metric of `request`."""
@@ -118,7 +118,7 @@ class NetworkSession:
             if folder:
                 record.replace_file(folder / FILE, lines(plain(network)))
         except OSError as error:
-            self._ledger.record.notes.append(f"{FILE} could not be written: {refused(error)}")
+            self._ledger.record.notes.append(f"{FILE} could not be written: {refusal(error)}")
 
     def _without_nodes(self, rendezvous: Rendezvous | None) -> NetworkRun:
         """Return the run as it was asked for: its seed, terms and floors that may reject, without nodes."""

@@ -75,7 +75,7 @@ class SensorClient:
     @property
     def alive(self) -> list[Child]:
         """The sensor process in a list, which is empty if it has ended or was never started."""
-        return [child for child in self._sensors[-1:] if child.ended is None]
+        return [child for child in self._sensors[-1:] if child.ending is None]
 
     @property
     def pids(self) -> set[int]:
@@ -209,7 +209,7 @@ class SensorClient:
                 if answers:
                     return answers[0]
         cut = patience < allowance
-        reason = self.deadline.stopped if cut else f"the management library did not answer for {patience:g} s"
+        reason = self.deadline.stopped_sentence if cut else f"the management library did not answer for {patience:g} s"
         reason = sensor.kill(reason)
         self._miss(reason)
         self.note(f"the sensor was stopped: {reason}")
@@ -269,8 +269,8 @@ class SensorClient:
         """End the sensor. A process that has not ended `seconds` after it was killed is named in the notes."""
         for child in self._sensors:
             child.kill("the run is over", seconds)
-            if child.left_behind:
-                self.note(f"{child.name}: {child.ended}")
+            if child.unkillable:
+                self.note(f"{child.name}: {child.ending}")
 
     def _miss(self, reason: str) -> None:
         """Note that Xids may have been missed since the sensor ended: a new sensor hears of none before its start."""

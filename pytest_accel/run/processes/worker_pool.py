@@ -113,12 +113,12 @@ class WorkerPool:
         self._count(request.metric, links="link" in request.declaration.stresses)
 
     @contextmanager
-    def ended_for(self, metric: str) -> Iterator[None]:
+    def workers_ended_for(self, metric: str) -> Iterator[None]:
         """End every worker for a program that has the devices to itself, and read the error counters around it."""
         if not self.sensor.counters.readings:
             self._count("the start")
         for group, worker in self._workers.items():
-            if worker.ended is None:
+            if worker.ending is None:
                 worker.kill("a program of the vendor has the devices to itself")
                 self._ended(group, worker)
         self._ranks = []
@@ -241,7 +241,7 @@ class WorkerPool:
                 self._died_in.setdefault(group, []).append(request.metric)
                 if trouble.event == "hung" and packaged:  # not asked, nor waited for, again
                     self._leave_out(group, f"the worker process of {_name(group)} hung in {request.metric}")
-            if call.child.ended is not None:
+            if call.child.ending is not None:
                 self._ended(group, call.child)
             keep(Outcome(group, call.blocks, call.results, call.trouble, call.step))
 
@@ -252,11 +252,11 @@ class WorkerPool:
         of a node have to call it).
         """
         unchanged = self._ranks == [self._workers.get(group) for group in groups]
-        if unchanged and not any(child.ended for child in self._ranks):
+        if unchanged and not any(child.ending for child in self._ranks):
             return
         for group in groups:
             child = self._workers.get(group)
-            if child and child in self._ranks and child.ended is None:
+            if child and child in self._ranks and child.ending is None:
                 child.kill("its process group had lost a rank")
                 self._ended(group, child)
         self._ranks = []
@@ -277,7 +277,7 @@ class WorkerPool:
 
         One that fails gets a second worker.
         """
-        alive = {group for group, child in self._workers.items() if child.ended is None}
+        alive = {group for group, child in self._workers.items() if child.ending is None}
         missing = [group for group in groups if not self._lost(group) and group not in alive]
         if not missing:
             return
@@ -400,7 +400,7 @@ class WorkerPool:
         settings["tuned"] = str(self._log(_name(group), "tunableop.csv"))
         return {"event": "open", "devices": fields, "visible": visible, **settings}
 
-    def spent(self) -> TimeSpent:
+    def time_spent(self) -> TimeSpent:
         """Return the seconds of the run by phase, metric and of the devices at work, and what the readings cost."""
         seconds = {**self.timeline.seconds(), "device": self.device_seconds}
         probes = {metric: _rounded(phases) for metric, phases in self.timeline.probes.items()}
@@ -417,8 +417,8 @@ class WorkerPool:
             child.end_now()  # all of them, before it is waited for the first
         for child in self._children:
             child.kill("the run is over")
-            if child.left_behind:
-                self.sensor.note(f"{child.name}: {child.ended}")
+            if child.unkillable:
+                self.sensor.note(f"{child.name}: {child.ending}")
         if self._meeting:
             self._meeting.remove()
 
