@@ -102,7 +102,9 @@ def _metrics() -> Iterator[Sequence[str]]:
         if probe.fact or not probe.packaged:
             continue
         for metric in _names(probe):
-            has_neighbours = like_devices.compared(Measurement(metric, "", _unit(probe, metric))) and not probe.node
+            has_neighbours = (
+                like_devices.is_comparable(Measurement(metric, "", _unit(probe, metric))) and not probe.node
+            )
             itself = WRONG.get(probe.verifies, "") if metric not in probe.also else ""
             cells = (
                 limits_of(metric),

@@ -20,7 +20,7 @@ from pytest_accel.core.sku_types import Platform, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.records.calibration import OF_PEAK, GoodFigure
-from pytest_accel.judging.verdicts.history import VARYING, kept
+from pytest_accel.judging.verdicts.history import VARYING, is_baseline
 from pytest_accel.probes.declare import finder_of
 from pytest_accel.run import record
 from pytest_accel.run.record import names_of
@@ -63,7 +63,7 @@ def unusable(run: Run) -> str | None:
     if circumstances.narrowed:
         return f"the run was filtered: {', '.join(circumstances.narrowed)}"
     for verdict in run.verdicts:  # a rate or a time may fail here; a fact, an error or a lost device may not
-        figure = kept(Measurement(verdict.metric, verdict.subject, verdict.unit, verdict.value))
+        figure = is_baseline(Measurement(verdict.metric, verdict.subject, verdict.unit, verdict.value))
         if verdict.fails and verdict.status is Status.FAIL and not figure:
             return f"it rejects {names_of(run)[verdict.subject]}: {verdict.metric} {sentence_of(verdict)}"
     return f"it is not believed: {run.objections[0]}" if run.objections else None
@@ -96,7 +96,7 @@ def readings(records: Sequence[Run], sku: Sku, platform: Platform) -> list[GoodF
     nodes = node_numbers(records)
     figures = []
     for run, node in zip(records, nodes, strict=True):
-        newest = {(reading.metric, reading.subject): reading for reading in run.measurements if kept(reading)}
+        newest = {(reading.metric, reading.subject): reading for reading in run.measurements if is_baseline(reading)}
         for reading in newest.values():
             figure = _figure(reading, sku, platform)
             if figure is not None:

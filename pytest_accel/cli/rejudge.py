@@ -17,14 +17,14 @@ from pytest_accel.core.run import Circumstances, Objection, ObjectionKind, Run
 from pytest_accel.core.sku_types import DeclaredBy, Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.causes.diagnosis import explaining
-from pytest_accel.judging.closing.anew import of_then
+from pytest_accel.judging.closing.anew import basis_of
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.facts import diagnostics, packing
 from pytest_accel.judging.facts.inventory import Discovery, facts
 from pytest_accel.judging.facts.preconditions import skip_verdict
 from pytest_accel.judging.facts.telemetry import SOAK_METRICS
 from pytest_accel.judging.verdicts.attempts import MetricKey, RunAttempts
-from pytest_accel.judging.verdicts.history import kept_in
+from pytest_accel.judging.verdicts.history import stored_pasts
 from pytest_accel.judging.verdicts.smallest_losses import of_run
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run.options import AUTO
@@ -118,10 +118,10 @@ class _Again:
     def __init__(self, record: Run, terms: Terms, limits: Mapping[str, Limit]) -> None:
         self.record, self.terms, self.limits = record, terms, limits
         self.before = grouped(record.verdicts, lambda verdict: (verdict.metric, verdict.subject))
-        past_of, explain = kept_in(record.baseline), explaining(record.devices)
+        past_of, explain = stored_pasts(record.baseline), explaining(record.devices)
         self.attempts = RunAttempts.of_run(record, terms.spread_of, past_of, explain)
         for fact in facts("inventory.sku", Discovery(tuple(record.devices)), terms.sku):  # by today's threshold file
-            attempts = self.attempts.measured.get((fact.metric, fact.subject), [])
+            attempts = self.attempts.by_key.get((fact.metric, fact.subject), [])
             attempts[:] = [replace(attempt, value=fact.value) for attempt in attempts]
 
     def verdicts(self, key: MetricKey) -> list[Verdict]:
@@ -138,7 +138,7 @@ class _Again:
         return [_waived(self._verdict(key, limit, verdict), verdict) for limit, verdict in pairs]
 
     def _verdict(self, key: MetricKey, limit: Limit | None, old: Verdict | None) -> Verdict:
-        terms, attempts = self.terms, of_then(self.attempts.measured.get(key, []), old)
+        terms, attempts = self.terms, basis_of(self.attempts.by_key.get(key, []), old)
         declaration = declaration_of(key[0])
         fact = declaration is not None and declaration.fact
         skip = skip_verdict(*key, terms.sku, terms.platform, self.record.devices, fact=fact)

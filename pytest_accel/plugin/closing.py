@@ -220,7 +220,7 @@ def _last_lines(
 
 def _repeated(session: Session, tests: Tests, closing: Closing) -> list[terminal.Line]:
     """Return the command that repeats the tests which the closing line names; the page of the first run stays."""
-    keys = [verdict.key for verdict in closing.named if verdict.status is not Status.UNMEASURED]
+    keys = [verdict.key for verdict in closing.verdicts if verdict.status is not Status.UNMEASURED]
     if not (names := [tests[key] for key in keys if key in tests]):
         return []
     command = [word for word in session.inputs.options.command if word.partition("=")[0] != "--accel-report"]

@@ -172,7 +172,7 @@ class Measuring:
         if metric.startswith("counters."):
             self._pool.count_links()
         for fact in self.facts(metric):
-            attempts.read(fact)
+            attempts.add_reading(fact)
         self.save(attempts, soon=True)
         return attempts
 
@@ -219,7 +219,7 @@ class Measuring:
 
     def _shortfalls(self, attempts: RequestAttempts, to_judge: Sequence[ToJudge]) -> list[Verdict]:
         """Return the verdicts of all subjects that another measurement could overturn or confirm, so far."""
-        return [verdict for metric, limit in to_judge for verdict in attempts.short(metric, limit)]
+        return [verdict for metric, limit in to_judge for verdict in attempts.shortfalls(metric, limit)]
 
     def repeat(self, attempts: RequestAttempts, request: Request, to_judge: Sequence[ToJudge]) -> None:
         """Measure all devices again at once, still hot, if one falls short; then those that do again on their own.
@@ -234,9 +234,9 @@ class Measuring:
         pairs = peer_matrix.accused(attempts.rows, max(floors, default=0.0))
         budget = self.expected_seconds(request)
         needed = peer_matrix.seconds_again(pairs, budget) if pairs else budget
-        seconds = self._repeats.together(probe, needed, repeats.least(probe, budget))
+        seconds = self._repeats.together(probe, needed, repeats.min_seconds(probe, budget))
         if not seconds or self._deadline.seconds_left < seconds + STARTING_SECONDS:
-            self._leave(attempts, self._deadline.unreached_sentence if seconds else self._repeats.spent(probe))
+            self._leave(attempts, self._deadline.unreached_sentence if seconds else self._repeats.shortage(probe))
             return
         self._again(attempts, request, seconds=seconds / self._turns(request), pairs=pairs)
         if self._deadline.over:
@@ -256,7 +256,7 @@ class Measuring:
 
     def _alone(self, attempts: RequestAttempts, request: Request, subjects: set[str]) -> None:
         """Measure each of the devices (UUIDs) on its own, as far as there is time."""
-        enough = repeats.least(request.declaration, self.budget(request.declaration, request.metric))
+        enough = repeats.min_seconds(request.declaration, self.budget(request.declaration, request.metric))
         for device in self._devices:
             # asked for each device anew, since every repeat takes from the time that is left
             if device.uuid in subjects and (seconds := self._repeats.alone(enough)):
@@ -408,5 +408,5 @@ def sibling_limits(attempts: RequestAttempts, request: Request, required: Mappin
     A repetition measures all of these metrics again, so it has to come before the first of them is judged.
     """
     limits = required if request.judged_by_sku else {}
-    siblings = sorted({metric for metric, _ in attempts.measured} - {request.metric})
+    siblings = sorted({metric for metric, _ in attempts.by_key} - {request.metric})
     return [(metric, replace(limits[metric], metric=metric) if metric in limits else None) for metric in siblings]

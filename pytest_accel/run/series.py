@@ -98,7 +98,7 @@ class Series:
         conclusion = {"done": hours_done(self.runs), "closing": structured.plain(closing), "runs": runs}
         _replace(self.folder / FILE, {"hours": hours, **conclusion})
         if self.last:
-            rejected = sorted({verdict.subject for verdict in closing.named if verdict.rejects})
+            rejected = sorted({verdict.subject for verdict in closing.verdicts if verdict.rejects})
             summary = replace(summaries.summary(self.last), state=FINISHED, figures={}, rejected=rejected)
             summary = replace(summary, line=closing.line, result=closing.result, exit=closing.exit, marked=rejected)
             _replace(self.folder / summaries.SUMMARY, structured.plain(summary))

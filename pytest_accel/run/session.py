@@ -136,7 +136,7 @@ class Session:
         self.measuring.repeat(attempts, request, [*to_judge, *sibling_limits(attempts, request, required)])
         with self.pool.timeline.on("checks"):
             attempts.add_broken(request.metric, subject)
-            judgements = [attempts.judged(metric, subject, limit) for metric, limit in to_judge]
+            judgements = [attempts.verdict_on(metric, subject, limit) for metric, limit in to_judge]
             verdicts = [self.ledger.keep(verdict) for verdict in judgements]
             self.measuring.save(attempts, soon=True)
         self._judge_changes()
@@ -176,7 +176,7 @@ class Session:
         verdicts = grouped(self.ledger.verdicts, lambda verdict: verdict.metric)
         for metric, attempts in self.measuring.counter_attempts():
             for verdict in verdicts.get(metric, ()):
-                self.ledger.keep(attempts.judged(metric, verdict.subject, verdict.limit))
+                self.ledger.keep(attempts.verdict_on(metric, verdict.subject, verdict.limit))
 
     def _keep_unreached(self) -> None:
         """Keep a verdict on every required limit that no test asked for in time, by what was measured of it."""
@@ -188,7 +188,7 @@ class Session:
             if not self.ledger.status((metric, subject, origin)) and (limit := terms.limits.get(metric)):
                 key, limit = (metric, subject), replace(limit, metric=metric, origin=origin)
                 unreached = Verdict(*key, Status.UNMEASURED, (reason,), limit=limit)
-                self.ledger.keep(attempts.verdict(key, limit) if key in attempts.measured else unreached)
+                self.ledger.keep(attempts.verdict(key, limit) if key in attempts.by_key else unreached)
 
     def wrong_sku(self) -> str | None:
         """Return a sentence if every device is another product than the SKU, so that measuring makes no sense."""

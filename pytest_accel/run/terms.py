@@ -22,7 +22,7 @@ from pytest_accel.core.run import Circumstances, Objection
 from pytest_accel.core.sku_types import Basis, Limit, Platform, Sku, Spread, expected_platform
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import registry
-from pytest_accel.judging.closing.parts import spanned
+from pytest_accel.judging.closing.parts import as_ranges
 from pytest_accel.judging.facts import diagnostics, packing, partitions
 from pytest_accel.judging.verdicts.background import no_spread
 from pytest_accel.run.options import AUTO, STANDARD, Refused
@@ -113,7 +113,7 @@ class Terms:
             not_judged = [readiness.HOST_LINK, *not_judged]  # the devices turned out to be in a virtual machine
         against = [Objection("file", reason)] if (reason := requirements.unfit(sku, platform, level, software)) else []
         calibrated = sku.calibrated_from if sku and any(floor.basis is Basis.OWN for floor in floors) else ()
-        if sources := spanned([device.name for device in self.devices if device.uuid in calibrated]):
+        if sources := as_ranges([device.name for device in self.devices if device.uuid in calibrated]):
             against.append(Objection("floors", f"floors come from these devices: {sources}"))
         subjects = [*(device.uuid for device in self.devices), *missing]
         return replace(

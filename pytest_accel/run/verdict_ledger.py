@@ -20,8 +20,8 @@ from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.judging.closing import anew, series_result
 from pytest_accel.judging.closing.line import close
-from pytest_accel.judging.verdicts.history import History, kept_in, terms_of
-from pytest_accel.judging.verdicts.judge_attempts import worst
+from pytest_accel.judging.verdicts.history import History, stored_pasts, terms_of
+from pytest_accel.judging.verdicts.judge_attempts import worse
 from pytest_accel.judging.verdicts.smallest_losses import of_run
 from pytest_accel.run import baseline, earlier_records, record, simulation, telemetry_file
 from pytest_accel.run.options import Refused
@@ -160,7 +160,7 @@ class Ledger:
         """Apply the waivers to a verdict, keep the worst one that was given on its limit, and return the new one."""
         serials = [device.serial for device in self._target.devices if device.uuid == verdict.subject and device.serial]
         verdict = self._inputs.waivers.apply(verdict, serials)
-        self._verdicts[verdict.key] = worst(self._verdicts.get(verdict.key), verdict)
+        self._verdicts[verdict.key] = worse(self._verdicts.get(verdict.key), verdict)
         self.record.verdicts = self.verdicts
         return verdict
 
@@ -226,9 +226,9 @@ class Ledger:
     def believed(self) -> Closing:
         """Return the result: NOT JUDGED, in the record too, if it does not follow from what was measured."""
         run = self.record
-        run.objections = run.objections or anew.objections(run, kept_in(run.baseline))
+        run.objections = run.objections or anew.objections(run, stored_pasts(run.baseline))
         if run.objections:
-            run.closing = anew.not_believed(run)
+            run.closing = anew.disbelief(run)
             self.save()
         return run.closing
 

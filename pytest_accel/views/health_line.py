@@ -11,7 +11,7 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.verdict import Result, Verdict, show
 from pytest_accel.core.words import age
 from pytest_accel.judging.causes.findings import Finding
-from pytest_accel.judging.closing.parts import spanned
+from pytest_accel.judging.closing.parts import as_ranges
 from pytest_accel.judging.closing.passive_result import PassiveResult
 from pytest_accel.run.passive import Check
 
@@ -81,13 +81,13 @@ def _worst(checked: Check, result: PassiveResult, verdicts: Sequence[Verdict]) -
     """Return the first verdict with the devices that share it, and the number of the others."""
     worst = verdicts[0]
     finding = result.findings[worst.key]
-    group = [verdict for verdict in verdicts if result.findings[verdict.key].fault is finding.fault]
+    group = [verdict for verdict in verdicts if result.findings[verdict.key].fault_code is finding.fault_code]
     # A value is shorter than a sentence, but there is none if nothing is there.
     worst = next((verdict for verdict in group if verdict.value), worst)
     subjects = list(dict.fromkeys(checked.names[verdict.culprit] for verdict in group))
     others = len({result.findings[verdict.key].code for verdict in verdicts}) - 1
     more = f" +{others} more" if others else ""
-    return f"{spanned(subjects)} {finding.code} {finding.fault.name}{more}: {_detail(checked, worst, finding)}"
+    return f"{as_ranges(subjects)} {finding.code} {finding.fault_code.name}{more}: {_detail(checked, worst, finding)}"
 
 
 def _told(checked: Check, verdict: Verdict) -> str:

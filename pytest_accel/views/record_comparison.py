@@ -10,7 +10,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import Result
-from pytest_accel.core.words import listed, more
+from pytest_accel.core.words import and_more, listed
 from pytest_accel.judging.records.differences import Difference, Direction, RecordComparison, SubjectKind
 from pytest_accel.views.terminal import Line
 
@@ -71,7 +71,7 @@ def closing(comparison: RecordComparison) -> Line:
         return f"NOT COMPARABLE {comparison.other}", "yellow"
     if counts := _folded([diff for diff in comparison.differences if diff.counts]):
         first = counts[0]
-        return f"WORSE {_subject(first)}: {first.then} -> {first.now}{more(counts)}", "red"
+        return f"WORSE {_subject(first)}: {first.then} -> {first.now}{and_more(counts)}", "red"
     kinds = Counter(diff.kind.value for diff in comparison.differences)
     parts = [f"differences: {', '.join(f'{kind} {count}' for kind, count in kinds.items())}"] if kinds else []
     figures = f"{comparison.compared} figures" if comparison.compared else "no figure"

@@ -45,14 +45,14 @@ WHEN = "between stream.triad and matmul.bf16"
 
 @tabled("facts, said", "data/judging/changed-facts.yaml")
 def test_what_changed_and_when(facts: dict[str, Any], said: dict[str, str]) -> None:
-    assert {change.metric: change.noted("changed") for change in after(**facts)} == said
+    assert {change.metric: change.note("changed") for change in after(**facts)} == said
 
 
 def test_a_change_is_told_once_and_another_one_again() -> None:
     seen = watch()
     for during, watts in (("a", 700.0), ("b", 630.0), ("c", 630.0), ("d", 700.0)):
         seen.read(1.0, during, {"GPU-0": {**FACTS, "power_limit_w": watts}})
-    said = [each.noted("changed") for each in seen.take() if each.metric == "inventory.power_limit"]
+    said = [each.note("changed") for each in seen.take() if each.metric == "inventory.power_limit"]
     assert said == ["power limit 700 W -> 630 W between a and b", "power limit 630 W -> 700 W between c and d"]
     assert seen.take() == []
 
@@ -62,10 +62,10 @@ def test_facts_of_the_links_changed_since_they_were_read_last() -> None:
     without = {name: value for name, value in FACTS.items() if name != "nvlink_count"}
     for during, said in (("the start", FACTS), ("stream.copy", without), ("", {**FACTS, "nvlink_count": 17})):
         seen.read(1.0, during, {"GPU-0": said})
-    assert [each.noted("changed") for each in seen.take()] == ["nvlink count 18 -> 17 between the start and the end"]
+    assert [each.note("changed") for each in seen.take()] == ["nvlink count 18 -> 17 between the start and the end"]
     seen = watch()
     seen.read(1.0, "the start", {"GPU-0": {**FACTS, "pcie_width": 8}})
-    assert "between the discovery and the start" in seen.take()[0].noted("changed"), "before the first probe"
+    assert "between the discovery and the start" in seen.take()[0].note("changed"), "before the first probe"
 
 
 DEMANDS = Limit("health.power_limit_lowered", "W", equals=0)

@@ -162,7 +162,7 @@ def test_links_are_judged_over_all_that_ran_since_they_were_read() -> None:
     ledger = readings(("the start", 0), ("stream.triad", None), ("matmul.bf16", None), ("peer_copy.one_way", 9000))
     found = ledger.measured("counters.nvlink_crc", GPU)
     assert found.value == 300
-    assert found.noted("during") == "stream.triad, matmul.bf16, peer_copy.one_way"
+    assert found.note("during") == "stream.triad, matmul.bf16, peer_copy.one_way"
     newest = ledger.last(GPU.uuid)
     assert newest
     assert (newest.during, newest.increases) == ("peer_copy.one_way", {"nvlink_crc": 9000})
@@ -176,7 +176,7 @@ def test_links_that_were_not_read_since_are_stale_and_read_once_more() -> None:
     ledger = readings(("the start", 0), ("peer_copy.one_way", 0), ("soak.rate", None), ("", 4))
     assert not ledger.links_stale
     found = ledger.measured("counters.nvlink_crc", GPU)
-    assert (found.value, found.noted("during")) == (0.2, "soak.rate"), "4 in 20 s"
+    assert (found.value, found.note("during")) == (0.2, "soak.rate"), "4 in 20 s"
 
 
 def test_a_device_that_is_lost_between_two_readings_of_its_links_fails() -> None:

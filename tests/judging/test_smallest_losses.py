@@ -61,10 +61,10 @@ def verdicts(
     for _ in range(2):
         for one in node.go(slow, **how):
             result.add(one)
-        if not result.short(node.metric, limit):
+        if not result.shortfalls(node.metric, limit):
             break
     result.end_rounds()
-    return result, [result.judged(node.metric, device.uuid, limit) for device in DEVICES]
+    return result, [result.verdict_on(node.metric, device.uuid, limit) for device in DEVICES]
 
 
 def promised(node: Drawn, spread: Spread | None, **how: Any) -> dict[str, RejectedLosses]:
@@ -76,7 +76,7 @@ def promised(node: Drawn, spread: Spread | None, **how: Any) -> dict[str, Reject
 def losses(every: Sequence[Measurement], limit: Limit | None = None, **status: Status) -> dict[str, RejectedLosses]:
     """Return the losses that a run promises that measured these, which all pass but for those of one device."""
     attempts = RunAttempts({(each.metric, each.subject): [each] for each in every}, KINDS, software=SOFTWARE)
-    statuses = {place: status.get(place[1].replace("-", "_"), Status.PASS) for place in attempts.measured}
+    statuses = {place: status.get(place[1].replace("-", "_"), Status.PASS) for place in attempts.by_key}
     judged = [Verdict(*place, its_status, limit=limit) for place, its_status in statuses.items()]
     return smallest_losses(judged, attempts)
 

@@ -57,7 +57,7 @@ class Node:
 
     def _run(self, output: Path, before: str, seconds: float | None) -> int:
         del seconds
-        here = Session.open(self.options(output=output, follows=before), Here())
+        here = Session.open(self.options(output=output, previous_record=before), Here())
         here.begin()
         for probe, given in ((probes.stream, {"op": "copy_kernel"}), (probes.matmul, {"dtype": "bf16"})):
             for device in here.target.devices:

@@ -49,4 +49,4 @@ def test_a_copy_beside_all_others_is_a_share_of_the_same_alone(here: Session) ->
 def test_a_long_soak_at_the_power_limit_proves_something(here: Session) -> None:
     rate = measured(here, probes.soak, "soak.rate", 90.0)
     assert isinstance(rate.value, float)
-    assert not rate.noted("unproven")
+    assert not rate.note("unproven")

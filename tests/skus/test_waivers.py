@@ -19,7 +19,7 @@ from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.judging.closing.line import close
-from pytest_accel.judging.verdicts.judge_attempts import judge, worst
+from pytest_accel.judging.verdicts.judge_attempts import judge, worse
 from pytest_accel.skus.waivers import NEVER, Waivers, load, used, waivable
 
 ROWS = tables("skus/waivers")
@@ -89,8 +89,8 @@ def test_a_failure_stands_over_a_waived_one() -> None:
     lost = judge([Measurement("host.memory", NODE, "GB", trouble=Trouble("device", "lost"))], LIMIT)
     waived = waivers().apply(BROKEN)
     good = replace(BROKEN, status=Status.PASS)
-    assert worst(lost, waived) == worst(waived, lost) == lost
-    assert worst(good, waived) == worst(waived, good) == waived
+    assert worse(lost, waived) == worse(waived, lost) == lost
+    assert worse(good, waived) == worse(waived, good) == waived
 
 
 # -- the closing line

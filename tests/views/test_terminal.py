@@ -367,7 +367,7 @@ def test_details_stand_below_the_closing_line_once_for_devices_that_fall_short_a
         for place in range(4)
     ]
     alike = [verdict.because(AllAlike(4)) for verdict in slow]
-    closing = Closing("REJECTED", 1, Result.REJECTED, named=tuple(slow))
+    closing = Closing("REJECTED", 1, Result.REJECTED, verdicts=tuple(slow))
     assert [text for text, _ in why_lines(closing, NAMES)] == [
         "why: gpu0 matmul.bf16: HW thermal 100%",
         "why: gpu1 matmul.bf16: HW thermal 100%",
@@ -375,7 +375,7 @@ def test_details_stand_below_the_closing_line_once_for_devices_that_fall_short_a
         "why: -v shows the other devices",
     ]
     assert len(why_lines(closing, NAMES, full=True)) == 4
-    told = why_lines(replace(closing, named=tuple(alike)), NAMES)
+    told = why_lines(replace(closing, verdicts=tuple(alike)), NAMES)
     assert told == [("why: gpu0 matmul.bf16: HW thermal 100%; all 4 devices alike", "")]
 
 

@@ -183,17 +183,17 @@ def _in_figure(key: str, nodes: Sequence[NodeRecord]) -> Iterator[tuple[str, Unl
     for node in nodes if distances else ():
         losses = {uuid: loss for uuid in (NODE, *node.figures[key]) if (loss := distances.get((node.name, uuid)))}
         if NODE not in losses and 2 * len(losses) > len(node.figures[key]):
-            losses = {NODE: sorted(losses.values(), key=lambda loss: loss.lost)[(len(losses) - 1) // 2], **losses}
+            losses = {NODE: sorted(losses.values(), key=lambda loss: loss.loss)[(len(losses) - 1) // 2], **losses}
         node_loss, metric = losses.get(NODE), parts_of(key)[0]
         rejected = {rejection.uuid for rejection in node.rejections if rejection.metric == metric}
         for uuid, loss in losses.items():
-            worse = node_loss is None or 1 - (1 - loss.lost) / (1 - node_loss.lost) > loss.allowed
+            worse = node_loss is None or 1 - (1 - loss.loss) / (1 - node_loss.loss) > loss.allowed_loss
             if uuid not in rejected and (uuid == NODE or worse):
                 device_name = "" if uuid == NODE else f" {Names.of(node.devices)[uuid]}"
                 middle, count, rejects = loss.reference.middle, loss.reference.count, loss.status is Status.FAIL
                 kind = "nodes" if uuid == NODE and (node.name, NODE) in distances else "devices"
-                words = f"{node.name}{device_name} {loss.lost:.1%} behind the median of {count} {kind}"
-                yield loss.family, Unlike(metric, (node.name,), (uuid,), loss.lost, middle, count, words, rejects)
+                words = f"{node.name}{device_name} {loss.loss:.1%} behind the median of {count} {kind}"
+                yield loss.family, Unlike(metric, (node.name,), (uuid,), loss.loss, middle, count, words, rejects)
 
 
 def _by_position(

@@ -96,7 +96,7 @@ def _with_shortfall(shares: Shares, text: str | None) -> Cause | None:
         return None
     if shares.shortfall is None or shares.expected.value is None:
         return Cause(text)
-    return Cause(text, -shares.shortfall, shares.expected.value, shares.expected.of)
+    return Cause(text, -shares.shortfall, shares.expected.value, shares.expected.origin)
 
 
 def _of_clock(shares: Shares, device: Device, summary: TelemetrySummary) -> list[str]:
@@ -120,9 +120,9 @@ def _at_clock(shares: Shares) -> str:
     """Return the speed of the device at the clock that it held in words; empty if the usual one is not known."""
     if shares.at_clock is None:
         return ""
-    if shares.at_clock >= (USUAL if shares.expected.alike else 1.0):
+    if shares.at_clock >= (USUAL if shares.expected.from_like_devices else 1.0):
         return "normal at this clock" if shares.low_clock else ""
-    loss = f"{1 - shares.at_clock:.0%} " if shares.expected.alike else ""
+    loss = f"{1 - shares.at_clock:.0%} " if shares.expected.from_like_devices else ""
     return f"{loss}slower than usual at this clock, unexplained"
 
 
@@ -185,6 +185,6 @@ def _by_link(shares: Shares, device: Device, summary: TelemetrySummary, of_alone
     if (gen, width) != (best_gen, best_width):
         text = f"the link ran at PCIe {gen:g} x{width:g} under load, its maximum is {best_gen:g} x{best_width:g}"
         note = f": {shares.link:.2f} of the usual bandwidth" if shares.link and shares.link < FULL_CLOCK else ""
-        note = ", as on the like devices" if shares.expected.alike and shares.link == 1 else note
+        note = ", as on the like devices" if shares.expected.from_like_devices and shares.link == 1 else note
         return "; ".join([text + note, *_rest(shares, shares.link, "normal for that link")])
     return f"the link ran at its maximum, PCIe {gen:g} x{width:g}: {together or 'check NUMA, IOMMU and replays'}"

@@ -46,7 +46,7 @@ def with_evidence(
     if (rise := telemetry.warmed(measurement, readings)) is not None:
         details["warmed_k"] = rise
     enriched = results.foreseen(replace(measurement, notes=(*measurement.notes, *notes), details=details), sku)
-    return [enriched, *telemetry.seen_beside(enriched, device, summary)]
+    return [enriched, *telemetry.sensor_metrics(enriched, device, summary)]
 
 
 def _while_sampled(measurement: Measurement, readings: Sequence[Reading]) -> Sequence[Reading]:

@@ -48,9 +48,9 @@ class Yardstick:
 
     value: float | None = None
     clock: float | None = None
-    of: str = ""
+    origin: str = ""
     """The origin of value and clock in words: "the median of 8 devices", or empty."""
-    alike: bool = False
+    from_like_devices: bool = False
     """True if they are those of like devices under the same load."""
 
 
@@ -88,7 +88,7 @@ def shares(measurement: Measurement, device: Device, limit: Limit | None, like_d
     shortfall = _speed(measurement, expected.value)
     factors = Shares(expected, None if shortfall is None else shortfall - 1, clock)
     facts = device.facts
-    last_attempts = _last_of_each(like_devices, measurement) if expected.alike else []
+    last_attempts = _last_of_each(like_devices, measurement) if expected.from_like_devices else []
     widest = _bandwidth(facts.get("pcie_gen_max"), facts.get("pcie_width_max"))
     highest = facts.get("memory_clock_max_mhz")
     return replace(
@@ -116,9 +116,9 @@ def expectation(
         middle = median([float(other.value or 0) for other in others])
         speed = _speed(measurement, middle)
         if speed is not None and speed < AS_FAST:
-            return Yardstick(middle, usual_clock, f"the median of its {len(others)} neighbours", alike=True)
+            return Yardstick(middle, usual_clock, f"the median of its {len(others)} neighbours", from_like_devices=True)
     elif not _timed(measurement) and clock and usual_clock and clock < FULL_CLOCK * usual_clock:
-        return Yardstick(None, usual_clock, f"the median of its {len(clocks)} neighbours", alike=True)
+        return Yardstick(None, usual_clock, f"the median of its {len(clocks)} neighbours", from_like_devices=True)
     losses = measurement.details.get("clock_losses")
     highest = device.facts.get("clock_max_mhz") or (losses["from_mhz"] if losses else None)
     figure = limit and (limit.reference or (limit.healthy[0] if limit.healthy else None))
@@ -165,7 +165,7 @@ def _last_of_each(devices: Sequence[Attempts], measurement: Measurement) -> list
 def _comparable(attempt: Measurement, measurement: Measurement) -> bool:
     """Return True for an undisturbed attempt in the same company and unit as a measurement."""
     same = (attempt.how, attempt.unit) == (measurement.how, measurement.unit)
-    return same and isinstance(attempt.value, int | float) and not attempt.trouble and not attempt.noted("disturbed")
+    return same and isinstance(attempt.value, int | float) and not attempt.trouble and not attempt.note("disturbed")
 
 
 def _timed(measurement: Measurement) -> bool:
@@ -185,7 +185,7 @@ def _at_clock(measurement: Measurement, speed: float | None, clock: float | None
     """Return the speed of a device at the clock that it held, as a fraction of the usual; None if it is not known."""
     if seldom_read(measurement):
         return None
-    if expected.alike and speed and clock and expected.clock:
+    if expected.from_like_devices and speed and clock and expected.clock:
         return speed * expected.clock / clock
     share = measurement.details.get("of_clock", {}).get("share")
     return None if share is None else share / USUAL_SHARE
@@ -213,7 +213,7 @@ def _by_reason(measurement: Measurement, device: Device, expected: Yardstick) ->
 def _throughout(measurement: Measurement, device: Device, losses: ClockLosses, expected: Yardstick) -> str:
     """Return the joined names of the reasons that lowered the clock all the time."""
     names = [name for name in losses["always"] if name != LOCK or _lock_counts(device.facts)]
-    if expected.alike and not lowered(device) and len(names) > 1:
+    if expected.from_like_devices and not lowered(device) and len(names) > 1:
         names = [name for name in names if name != POWER_CAP]  # it holds the like devices back too
     if not names and locked(device):
         names = [LOCK]

@@ -19,7 +19,7 @@ from pytest_accel.core.verdict import Closing, Result, Status, Verdict
 from pytest_accel.core.words import counted
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.verdicts.history import terms_of
-from pytest_accel.judging.verdicts.judge_attempts import worst
+from pytest_accel.judging.verdicts.judge_attempts import worse
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus.waivers import Waivers
 
@@ -145,7 +145,7 @@ def merged(runs: Sequence[SeriesRun], last: Sequence[Verdict]) -> list[Verdict]:
     by_key = {verdict.key: verdict for verdict in last}
     for run in runs:
         for verdict in run.verdicts:
-            by_key[verdict.key] = worst(by_key.get(verdict.key), verdict)
+            by_key[verdict.key] = worse(by_key.get(verdict.key), verdict)
     return list(by_key.values())
 
 
@@ -194,7 +194,7 @@ def closing(
     conclusion = close(verdicts, replace(around, simulated=simulated, against=against))
     if stopped and conclusion.result is not Result.REJECTED:
         conclusion = stopped
-    failed_keys = {verdict.key for verdict in conclusion.named if verdict.fails}
+    failed_keys = {verdict.key for verdict in conclusion.verdicts if verdict.fails}
     first = next((run.number for run in runs for verdict in run.verdicts if verdict.key in failed_keys), 0)
     span = f"{round(elapsed, 3):.3g}" + (f" of {hours:g}" if remains else "")
     remarks = [f"{counted(len(runs), 'run')} in {span} h", f"load paused for {share:.1%}", *_events(runs)]

@@ -229,7 +229,7 @@ def _rise(readings: Sequence[Reading], start: float, *windows: tuple[float, floa
     return fmean(later) - fmean(earlier) if earlier and later else None
 
 
-def seen_beside(measurement: Measurement, device: Device, summary: TelemetrySummary) -> list[Measurement]:
+def sensor_metrics(measurement: Measurement, device: Device, summary: TelemetrySummary) -> list[Measurement]:
     """Return the metrics of the same probe call that only the sensor can measure."""
     if measurement.metric == "soak.rate":
         return soak_measurements(measurement, device, summary)

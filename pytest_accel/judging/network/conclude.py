@@ -11,7 +11,7 @@ from statistics import median_high
 from typing import Final
 
 from pytest_accel.core import exits
-from pytest_accel.core.details import Found, NetworkPart, NodeRound, RoundKind
+from pytest_accel.core.details import NetworkOutcome, NetworkPart, NodeRound, RoundKind
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.network_run import (
     NAMED,
@@ -84,10 +84,10 @@ def _results(run: NetworkRun, *kinds: RoundKind) -> list[GroupResult]:
 # -- the nodes
 
 
-def _outcomes(state: Standing) -> list[tuple[Found, str]]:
+def _outcomes(state: Standing) -> list[tuple[NetworkOutcome, str]]:
     """Return the conclusion on each node, and its words."""
     run, reason = state.run, _why_nobody(state)
-    outcomes: dict[int, tuple[Found, str]] = dict(state.excluded)
+    outcomes: dict[int, tuple[NetworkOutcome, str]] = dict(state.excluded)
     for node in set(state.slow) - outcomes.keys():
         partners = counted(_partners(state, node), "partner")
         out_of_reach = state.best(node) is None
@@ -231,7 +231,7 @@ def _not_judged(state: Standing, conclusion: Conclusion) -> list[str]:
         is_few = len(state.participants) < 2
         return [f"{counted(len(state.participants), 'node')} took part" if is_few else "no pair could be measured"]
     names = [node.name for node in state.run.nodes]
-    texts: dict[tuple[Found, str], list[str]] = {}
+    texts: dict[tuple[NetworkOutcome, str], list[str]] = {}
     for name, finding in zip(names, conclusion.nodes, strict=True):
         if finding.found in ("unclear", "unmeasured"):
             texts.setdefault((finding.found, finding.text), []).append(name)

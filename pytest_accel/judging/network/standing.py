@@ -14,7 +14,7 @@ from functools import cached_property
 from statistics import median_high
 from typing import Final, NamedTuple
 
-from pytest_accel.core.details import Found, RoundKind
+from pytest_accel.core.details import NetworkOutcome, RoundKind
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.network_run import SCORED, SHORT, NetworkRun, ReportOutcome
 
@@ -51,7 +51,7 @@ class Standing:
 
     run: NetworkRun
     meetings: Sequence[Meeting]
-    excluded: dict[int, tuple[Found, str]]
+    excluded: dict[int, tuple[NetworkOutcome, str]]
     """Nodes that take no part any more: "not reached" or "left out", and the reason."""
 
     @cached_property
@@ -213,7 +213,7 @@ class Standing:
 def standing(run: NetworkRun) -> Standing:
     """Return the standing after the rounds of a network run."""
     meetings: list[Meeting] = []
-    excluded: dict[int, tuple[Found, str]] = {
+    excluded: dict[int, tuple[NetworkOutcome, str]] = {
         index: ("left out", node.left_out) for index, node in enumerate(run.nodes) if node.left_out
     }
     for network_round in run.rounds:

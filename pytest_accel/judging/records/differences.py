@@ -24,7 +24,7 @@ from pytest_accel.core.sku_types import DeclaredBy
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
 from pytest_accel.drivers import registry
 from pytest_accel.judging.verdicts.background import SpreadOf
-from pytest_accel.judging.verdicts.history import kept, key
+from pytest_accel.judging.verdicts.history import is_baseline, key
 from pytest_accel.judging.verdicts.like_devices import value_of
 from pytest_accel.judging.verdicts.references import drop
 
@@ -275,7 +275,7 @@ def _by_name(files: Mapping[str, str]) -> dict[str, str]:
 def _verdicts(first: Run, last: Run, names: Mapping[str, str]) -> Iterator[Difference]:
     """Yield the verdicts that got worse or better, and the result of the run if it did."""
     by_key = {_verdict_key(verdict): verdict for verdict in first.verdicts}
-    rates = {(measurement.metric, measurement.subject) for measurement in last.measurements if kept(measurement)}
+    rates = {(measurement.metric, measurement.subject) for measurement in last.measurements if is_baseline(measurement)}
     for after in last.verdicts:
         before = by_key.get(_verdict_key(after))
         if before is not None and after.subject in names and before.status is not after.status:
@@ -323,7 +323,7 @@ def _of_hardware(before: Verdict, after: Verdict) -> bool:
 
 def _figures(run: Run) -> dict[tuple[str, str], Measurement]:
     """Return the figures of a record by key (`history.key`) and subject; of several attempts the last one counts."""
-    return {(key(figure), figure.subject): figure for figure in run.measurements if kept(figure)}
+    return {(key(figure), figure.subject): figure for figure in run.measurements if is_baseline(figure)}
 
 
 def _slower(
@@ -338,9 +338,9 @@ def _slower(
     for before, after in pairs:
         earlier = EarlierFigure(value_of(before), first.started[:10], str(first.path))
         change = drop(after, Past(last=earlier), spread_of(after.metric))
-        if change is None or abs(change.distance.lost) <= change.distance.allowed:
+        if change is None or abs(change.distance.loss) <= change.distance.allowed_loss:
             continue
-        direction = Direction.OTHER if processor else Direction.WORSE if change.distance.lost > 0 else Direction.BETTER
+        direction = Direction.OTHER if processor else Direction.WORSE if change.distance.loss > 0 else Direction.BETTER
         yield Difference(
             SubjectKind.FIGURE,
             (names[after.subject],),
@@ -350,6 +350,6 @@ def _slower(
             direction,
             direction is Direction.WORSE,
             PROCESSOR if processor else "",
-            change.distance.lost,
-            change.distance.allowed,
+            change.distance.loss,
+            change.distance.allowed_loss,
         )

@@ -24,9 +24,9 @@ from pytest_accel.judging.verdicts.background import Background, SpreadOf
 from pytest_accel.judging.verdicts.distance import FAR, OF_MEDIAN, Family
 from pytest_accel.judging.verdicts.like_devices import (
     AllAttempts,
-    compared,
     family_of,
     held_clock,
+    is_comparable,
     together,
     usable,
 )
@@ -62,7 +62,7 @@ class RejectedLosses:
 def smallest_losses(verdicts: Iterable[Verdict], attempts: RunAttempts) -> dict[str, RejectedLosses]:
     """Return the smallest losses that a run rejects, by family."""
     losses_by_family: dict[Family, list[RejectedLosses]] = {}
-    speeds = [(verdict, speed) for verdict in verdicts if (speed := _speed(verdict, attempts.measured))]
+    speeds = [(verdict, speed) for verdict in verdicts if (speed := _speed(verdict, attempts.by_key))]
     for family, pairs in grouped(speeds, lambda pair: _family(pair[1])).items():
         short_subjects = {speed.subject for verdict, speed in pairs if verdict.status in SHORT}
         # what makes a device slow widens its own error, so those that fell short are left out if there are others
@@ -117,7 +117,7 @@ def _behind(speed: Measurement, background: Background, healthy: Sequence[Measur
 
     The healthy devices of the run tell how far they differ. Where all have one value it is that of the node.
     """
-    if not compared(speed):
+    if not is_comparable(speed):
         return {}
     distances = filter(None, to_neighbours(speed, _last(background.neighbours), background.spread))
     fails: dict[Family, float] = {distance.family: min(distance.fails_from, FAR) for distance in distances}
