@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     notes = [note for entry in records for note in _incomplete(entry)]
     doubted = [f"{entry.path} is not believed: {entry.objections[0]}" for entry in records if entry.objections]
     if reason := not_comparable(first, last) or "".join(doubted[:1]):  # nothing is concluded from it
-        comparison = RecordComparison(first, last, other=reason)
+        comparison = RecordComparison(first, last, obstacle=reason)
     else:
         spread, remarks = _spread(last)
         comparison, notes = compare(first, last, spread), [*notes, *remarks]

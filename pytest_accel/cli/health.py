@@ -128,7 +128,7 @@ def _status(checked: Check, *, fresh: bool, required: bool) -> int:
     """Return the exit status of a check that was made."""
     last = checked.last_run if fresh else None
     result = checked.result
-    if (result and result.broken) or (last and last.rejects):
+    if (result and result.rejections) or (last and last.rejects):
         return exits.REJECTED
     if result is None or result.undecided or (required and not (last and last.good)):
         return exits.NOT_JUDGED

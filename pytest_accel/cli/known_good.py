@@ -35,7 +35,7 @@ def gather(names: Sequence[str], refused: list[str], *, rehearsal: bool) -> list
     A line on each file that does not count, path and reason, is added to `refused`.
     """
     runs: dict[str, Run] = {}
-    for path in [path for name in names for path in record.below(Path(name), refused)]:
+    for path in [path for name in names for path in record.files_below(Path(name), refused)]:
         try:
             run = record.read(path, rehearsal=rehearsal)
         except BadFile as error:

@@ -83,7 +83,7 @@ def _compared_with(boards: PackingList, record: Run) -> Run:
     left_out = {*packing.METRICS} - {*metrics}
     time = next((reading.ended for reading in record.measurements if reading.metric.startswith("inventory.")), 0.0)
     host = str(record.info.get("host", ""))
-    figures = [figure for metric in metrics for figure in packing.measured(metric, boards, record.devices, host, time)]
+    figures = [figure for metric in metrics for figure in packing.facts(metric, boards, record.devices, host, time)]
     others = [reading for reading in record.measurements if reading.metric not in packing.METRICS]
     return replace(
         record,

@@ -21,7 +21,7 @@ from pytest_accel.core.verdict import Closing, Status
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.closing.line import Errors
 from pytest_accel.plugin import page_file, pytest_terminal
-from pytest_accel.plugin.collection import Collection, index_of, left_out
+from pytest_accel.plugin.collection import Collection, index_of, note_on_skipped
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
 from pytest_accel.plugin.loaded import loaded
 from pytest_accel.plugin.reports import Reports
@@ -70,7 +70,7 @@ class ClosingPlugin:
         except (Exception, SystemExit, pytest.fail.Exception, pytest.skip.Exception) as error:  # noqa: BLE001
             failure = f"a plugin at the end of the session ({type(error).__name__}: {error})"
             self._session.broken_after(failure)
-        closing = ledger.believed()  # a plugin that ran since may have reached the verdicts
+        closing = ledger.checked_closing()  # a plugin that ran since may have reached the verdicts
         session.exitstatus = closing.exit  # whatever another plugin has set
         closing_file.write(closing.line)
         width, full = pytest_terminal.folding_width(self._config), self._config.getoption("verbose", 0) > 0
@@ -173,7 +173,7 @@ def _write_section(config: pytest.Config, lines: list[terminal.Line]) -> None:
     """Write lines and the notes of the run, if there are any, below a title that names SKU and level."""
     session, reporter = config.stash[SESSION], pytest_terminal.reporter(config)
     terms = session.target.terms
-    lines += [(f"note: {note}", "yellow") for note in (*session.ledger.record.notes, *left_out(config))]
+    lines += [(f"note: {note}", "yellow") for note in (*session.ledger.record.notes, *note_on_skipped(config))]
     if network := session.network.result:  # on the node of rank 0 alone
         lines += network_table.lines(network)
     if lines and reporter:
@@ -213,8 +213,8 @@ def _last_lines(
         *([] if together else [*terminal.next_lines(closing, width), *_repeated(session, tests, closing)]),
         *terminal.sensitivity_lines(closing, ledger.verdicts, width, full=full),
         *terminal.folded(took, width),
-        *terminal.record_lines(folder.file, folder.instead_of, lost=bool(folder.lost)),
-        *(terminal.hash_lines(ledger.record.sha256, width) if full and folder.file and not folder.lost else ()),
+        *terminal.record_lines(folder.file, folder.instead_of, lost=bool(folder.loss)),
+        *(terminal.hash_lines(ledger.record.sha256, width) if full and folder.file and not folder.loss else ()),
     ]
 
 

@@ -140,7 +140,7 @@ def index_of(item: pytest.Item) -> int | None:
     return ORDER.index(name) if package == "pytest_accel.suite" and name in ORDER else None
 
 
-def left_out(config: pytest.Config) -> list[str]:
+def note_on_skipped(config: pytest.Config) -> list[str]:
     """Return a sentence if tests of devices lie in the current folder, its `tests` or `testpaths`, and are not run.
 
     No other folder is entered: below `/` or a home may lie a file system that does not answer.

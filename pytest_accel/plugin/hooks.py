@@ -157,7 +157,7 @@ def _refusal(config: pytest.Config, own_paths: bool) -> str | None:
     for path in (str(name).partition("::")[0] for name in tests):
         if not (config.invocation_params.dir / path).exists():
             return f"file or directory not found: {path}"
-    if option.accel_report and (reason := page_file.refused(option.accel_report)):
+    if option.accel_report and (reason := page_file.refusal(option.accel_report)):
         return f"--accel-report: {reason}"
     try:
         if option.accel_sign:

@@ -39,12 +39,12 @@ class EarlierRecords:
 
     summaries: list[Summary] = field(default_factory=list)
     """The summary of each record of a run, without records that were judged again."""
-    ignored: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     """A sentence for each file that could not be read."""
     not_read: int = 0
     """Number of records that were too many to be read."""
 
-    def of(self, uuids: Iterable[str]) -> list[EarlierRecord]:
+    def entries_of(self, uuids: Iterable[str]) -> list[EarlierRecord]:
         """Return an entry for each record that holds any of the devices, oldest first."""
         devices = set(uuids)
         pairs = ((summary, summary.by_uuid.keys() & devices) for summary in reversed(self.summaries))
@@ -71,11 +71,11 @@ class EarlierRecords:
 
     def notes(self) -> list[str]:
         """Return one sentence on what was not read, if there is any."""
-        count = len(self.ignored) + self.not_read
+        count = len(self.failures) + self.not_read
         if not count:
             return []
-        first = self.ignored[0] if self.ignored else "there are too many"
-        suffix = f" (and {count - 1} more)" if self.ignored and count > 1 else ""
+        first = self.failures[0] if self.failures else "there are too many"
+        suffix = f" (and {count - 1} more)" if self.failures and count > 1 else ""
         files = "1 earlier record was" if count == 1 else f"{count} earlier records were"
         return [f"{files} not read: {first}{suffix}"]
 
@@ -108,7 +108,7 @@ def inside(parent: Path, exclude: Path | None = None, *, rehearsal: bool | None 
         return _read((path for path in _folders(parent) if path != exclude), rehearsal)
     refusals: list[str] = []
     earlier = _read(_folders(parent, refusals), rehearsal, refusals)
-    earlier.ignored += refusals
+    earlier.failures += refusals
     return earlier
 
 
@@ -177,7 +177,7 @@ def _keep(earlier: EarlierRecords, file: Path, rehearsal: bool | None) -> None:
     except record.OtherKind:
         return
     except BadFile as bad:  # whatever lies beside a record must not stop a run
-        earlier.ignored.append(bad.args[0])
+        earlier.failures.append(bad.args[0])
     else:
         if not summary.judged_again:  # that is no measurement of hardware
             earlier.summaries.append(summary)
@@ -188,7 +188,7 @@ def records_at(path: Path, *, rehearsal: bool | None = None) -> EarlierRecords:
     if untrusted.exists(path) and path.is_dir() and not untrusted.exists(path / record.FILE):
         records = inside(path, rehearsal=rehearsal)
         if not records.summaries:
-            detail = f": {records.ignored[0]}" if records.ignored else ""
+            detail = f": {records.failures[0]}" if records.failures else ""
             raise BadFile(f"{path}: holds no record of a run{detail}; name a record.json or a folder with one")
         return records
     return EarlierRecords([summaries.summary(record.read(record.find(path), rehearsal=rehearsal))])

@@ -23,7 +23,7 @@ from pytest_accel.judging.causes.diagnosis import explaining
 from pytest_accel.judging.causes.evidence import from_outside, with_evidence
 from pytest_accel.judging.closing import series_result
 from pytest_accel.judging.facts import diagnostics, packing, preconditions, results
-from pytest_accel.judging.facts.inventory import facts, host_fact, withheld
+from pytest_accel.judging.facts.inventory import facts, host_fact, with_needs
 from pytest_accel.judging.verdicts import repeats
 from pytest_accel.judging.verdicts.attempts import RequestAttempts
 from pytest_accel.judging.verdicts.like_devices import kind_of
@@ -139,7 +139,7 @@ class Measuring:
         """
         if probe.location not in self._left_out:
             platform, subjects = self._terms.platform, [NODE, *(device.uuid for device in self._devices)]
-            causes = {name: preconditions.stopped(probe, name, self._devices, platform) for name in subjects}
+            causes = {name: preconditions.obstacle(probe, name, self._devices, platform) for name in subjects}
             self._left_out[probe.location] = {
                 name: text for name, text in causes.items() if text
             } | self._wrong_products
@@ -195,12 +195,12 @@ class Measuring:
         """Return a fact of the host, or of every device, as measurements."""
         sensor = self._pool.sensor
         if metric.startswith("counters."):
-            return withheld([sensor.counted(metric, device) for device in self._devices], self._devices)
+            return with_needs([sensor.counter(metric, device) for device in self._devices], self._devices)
         if metric.startswith("host_counters."):
-            return [sensor.host_counted(metric)]
+            return [sensor.host_counter(metric)]
         if self._inputs.boards and metric in packing.METRICS:
             devices, host = self._terms.devices, self._ledger.record.info["host"]
-            return packing.measured(metric, self._inputs.boards, devices, host, clock.now())
+            return packing.facts(metric, self._inputs.boards, devices, host, clock.now())
         name = metric.removeprefix("host.")
         if name != metric:
             limit = self._terms.limits.get(metric)
@@ -231,7 +231,7 @@ class Measuring:
         if probe.fact or probe.runs in ("nodes", "program") or not shortfalls:  # a network run repeats by itself
             return
         floors = [verdict.floor for verdict in shortfalls if verdict.floor is not None]
-        pairs = peer_matrix.accused(attempts.rows, max(floors, default=0.0))
+        pairs = peer_matrix.pairs_below(attempts.rows, max(floors, default=0.0))
         budget = self.expected_seconds(request)
         needed = peer_matrix.seconds_again(pairs, budget) if pairs else budget
         seconds = self._repeats.together(probe, needed, repeats.min_seconds(probe, budget))
@@ -314,10 +314,10 @@ class Measuring:
         try:
             self._pool.measure(call, [alone] if alone else self._devices_for(request), keep)
         finally:  # what was measured before an interrupt goes into the record as well
-            lost_devices = {device.uuid: device.name for device in self._devices if sensor.counters.lost(device.uuid)}
+            lost_devices = {device.uuid: device.name for device in self._devices if sensor.counters.loss(device.uuid)}
             call = replace(call, ended=clock.now(), lost=lost_devices)
-            self._stood_still = self._pool.stood_still_since(call.started)
-            with self._pool.timeline.on("checks"):
+            self._stood_still = self._pool.standstill_since(call.started)
+            with self._pool.timeline.phase("checks"):
                 self._gather(attempts, outcomes, call)
                 self.save(attempts)  # before anything is judged, so that a crash later loses no measurement
 
@@ -330,7 +330,7 @@ class Measuring:
             report = self.vendor_programs.diagnostic_report(level, devices, self.expected_seconds(request))
         except NoReport as error:
             report = str(error)
-        for measurement in diagnostics.measured(report, devices, level):
+        for measurement in diagnostics.measurements(report, devices, level):
             attempts.add(replace(measurement, metric=request.metric, started=start, ended=clock.now()))
         self.save(attempts)
 
@@ -352,7 +352,7 @@ class Measuring:
                 attempts.add(results.foreseen(noted, self._terms.sku))
         else:
             measurements = [entry for outcome in outcomes for entry in results.per_device(outcome, call, self._peak)]
-            compared = withheld(results.compared(measurements), self._devices)
+            compared = with_needs(results.compare_checksums(measurements), self._devices)
             self._add(attempts, self._fairly(attempts, compared, call))
 
     def _fairly(self, attempts: RequestAttempts, measurements: list[Measurement], call: Request) -> list[Measurement]:
@@ -362,7 +362,7 @@ class Measuring:
         if call.pairs:
             return peer_matrix.attributed_after_repeat(attempts.rows, measurements, self._target.names)
         attempts.rows = measurements
-        return peer_matrix.attributed(measurements, self._target.names)
+        return peer_matrix.attribute(measurements, self._target.names)
 
     def _peak(self, metric: str) -> tuple[float, str] | None:
         """Return the datasheet peak of a metric and its source, None where there is none."""
@@ -394,12 +394,12 @@ class Measuring:
         """Return a sentence on what disturbed a device, before the run or during the last probe, or None."""
         if self._stood_still:
             return self._stood_still
-        reason = self._idle_check.disturbed.get(device.uuid) if self._idle_check else None
+        reason = self._idle_check.disturbances.get(device.uuid) if self._idle_check else None
         return f"before the run, {reason}" if reason else self._pool.sensor.foreign.get(device.uuid)
 
     def _load(self, device: Device) -> str | None:
         """Return a sentence on a load before the run that excuses a low speed of the device, or None."""
-        return self._idle_check.excused.get(device.uuid) if self._idle_check else None
+        return self._idle_check.excuses.get(device.uuid) if self._idle_check else None
 
 
 def sibling_limits(attempts: RequestAttempts, request: Request, required: Mapping[str, Limit]) -> list[ToJudge]:

@@ -24,7 +24,7 @@ from pytest_accel.drivers.interface import NoAnswer
 from pytest_accel.judging.closing import passive_result
 from pytest_accel.judging.closing.passive_result import PassiveResult
 from pytest_accel.judging.facts import partitions
-from pytest_accel.judging.facts.error_reports import reported
+from pytest_accel.judging.facts.error_reports import counts_reports
 from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.run import folder_summary, terms
 from pytest_accel.run.device_lock import FOLDER
@@ -181,7 +181,7 @@ class _Checker:
             raise terms.Unrecognised(refusal)
         limits = requirements.applying(node_terms.required, node_terms.sku, node_terms.platform)
         metrics = passive_result.metrics(limits, logged=self._kernel_log)
-        if any(map(reported, metrics)):
+        if any(map(counts_reports, metrics)):
             self.state.reads, last = "kernel log", self.state.last_run
             start = last.began if last and last.accepts and last.good else None
             activity = f"since the run of {last.day}" if last and start else "since boot"
@@ -219,7 +219,7 @@ def _read_last_run(results: Path, node: str, *, rehearsal: bool) -> Summary | Ba
         try:
             folder_summary.of_file(results)
         except BadFile as bad:
-            return Refused(*bad.behind("--record")) if os.access(results, os.R_OK) else bad
+            return Refused(*bad.prefixed("--record")) if os.access(results, os.R_OK) else bad
     return summary
 
 

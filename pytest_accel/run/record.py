@@ -263,7 +263,7 @@ def find(path: Path) -> Path:
     return path / FILE if path.is_dir() else path
 
 
-def below(path: Path, problems: list[str]) -> list[Path]:
+def files_below(path: Path, problems: list[str]) -> list[Path]:
     """Return the file itself, or the records in a folder and below it. Raises BadFile if there is none.
 
     A line on each folder that cannot be read is added to `problems`.

@@ -47,7 +47,7 @@ class Series:
     runs: list[SeriesRun] = field(default_factory=list)
     last: Run | None = None
     """The record of the last whole run."""
-    rejected: str = ""
+    rejection: str = ""
     """The closing line that it was rejected with; empty if it was not."""
 
     @staticmethod
@@ -61,7 +61,7 @@ class Series:
             content: Any = untrusted.read_json(file) if concluded else {"runs": (), "closing": {"result": None}}
             # the records hold everything else; series.json alone knows of runs whose folders were removed
             numbers += [int(run["number"]) for run in content["runs"]]
-            series.rejected = content["closing"]["line"] if content["closing"]["result"] == Result.REJECTED else ""
+            series.rejection = content["closing"]["line"] if content["closing"]["result"] == Result.REJECTED else ""
         except (BadFile, LookupError, TypeError, ValueError) as bad:
             raise Refused(f"--accel-output: {file} is damaged: {bad}; begin a new series in another folder") from None
         for number in range(
@@ -71,7 +71,7 @@ class Series:
         return series
 
     @property
-    def next(self) -> int:
+    def next_number(self) -> int:
         """The number of the next run."""
         return self.runs[-1].number + 1 if self.runs else 1
 
@@ -161,8 +161,8 @@ def go_on(options: Options, start: Start, tell: Callable[[str], None]) -> int:
     hours, granted, deadline = options.hours or 0.0, waivers(options.waivers), Deadline(options.time_limit)
     series = Series.read(folder_of(options))
     stopped: Closing | None = None
-    if series.rejected:  # whatever its records are by now
-        tell(series.rejected)
+    if series.rejection:  # whatever its records are by now
+        tell(series.rejection)
         return exits.REJECTED
     while True:
         closing = judging.closing(series.runs, series.last, hours, granted, stopped=stopped)
@@ -172,7 +172,7 @@ def go_on(options: Options, start: Start, tell: Callable[[str], None]) -> int:
         longest = max((run.seconds for run in series.runs), default=0.0)
         if deadline.seconds_left < max(SHORTEST, longest):
             break
-        number = series.next
+        number = series.next_number
         folder, previous = series.run_folder(number), series.run_folder(number - 1) / record.FILE
         time_limit = deadline.seconds_left if options.time_limit else None
         status = start(folder, str(previous) if series.runs else FIRST, time_limit)

@@ -134,7 +134,7 @@ class Session:
         to_judge = [(request.metric, limit) for limit in limits or (None,)]
         # before any metric of the same call is judged, since a repeat measures all of them again
         self.measuring.repeat(attempts, request, [*to_judge, *sibling_limits(attempts, request, required)])
-        with self.pool.timeline.on("checks"):
+        with self.pool.timeline.phase("checks"):
             attempts.add_broken(request.metric, subject)
             judgements = [attempts.verdict_on(metric, subject, limit) for metric, limit in to_judge]
             verdicts = [self.ledger.keep(verdict) for verdict in judgements]

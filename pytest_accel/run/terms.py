@@ -38,7 +38,7 @@ def refusing(words: str) -> Iterator[None]:
     try:
         yield
     except BadFile as bad:
-        raise Refused(*bad.behind(words)) from None
+        raise Refused(*bad.prefixed(words)) from None
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ def platform_of(sku: Sku, name: str, devices: Sequence[Device], option: str) -> 
     if choice is None:
         names = ", ".join(sku.platform_names)
         raise Refused(f"{option}: {sku.name} has no platform '{name}'; choose from {names}")
-    if choice.virtual and (whole_devices := partitions.whole(devices, sku)):
+    if choice.virtual and (whole_devices := partitions.whole_devices(devices, sku)):
         raise Refused(
             f"{option}: {choice.name} is for virtual functions, whose memory the host watches; "
             f"{whole_devices[0].name} is a whole device ({whole_devices[0].pci_id})"

@@ -148,7 +148,7 @@ def read_report(diagnostic: Diagnostic, file: Path, serials: Sequence[str]) -> t
         raw = untrusted.read_bytes(file)
         report = diagnostic.read(raw.decode(errors="replace"))
     except BadFile as bad:
-        raise Refused(*bad.behind("--accel-diag")) from None
+        raise Refused(*bad.prefixed("--accel-diag")) from None
     except NoReport as error:
         raise Refused(f"--accel-diag: {file} holds no results: {error}") from None
     if file.stat().st_mtime < time.time() - time.clock_gettime(time.CLOCK_BOOTTIME):

@@ -113,7 +113,7 @@ class Ledger:
         """Enter the earlier records that hold one of the devices."""
         launch, rehearsal = self._inputs.options.launch, self._inputs.node is not None
         earlier = earlier_records.read(folder, launch, rehearsal=rehearsal)
-        self.record.earlier_attempts = earlier.of(device.uuid for device in self._target.devices)
+        self.record.earlier_attempts = earlier.entries_of(device.uuid for device in self._target.devices)
         self.record.notes += earlier.notes()
         # the terms as a function, since the software in them is known only once the workers report it
         self.baseline, notes = baseline.find(self._inputs, self._target, earlier, self._terms)
@@ -175,7 +175,7 @@ class Ledger:
         if self.folder.path is None or (soon and not self.folder.is_due()):
             return
         self.record.software.update(self._pool.software)  # workers report theirs after the record has begun
-        self.record.info["counted"] = self._pool.sensor.counters.counted
+        self.record.info["counted"] = self._pool.sensor.counters.totals
         if host := self._pool.sensor.host_now:
             self.record.info["host_counted"] = host
         self.record.waivers = self._inputs.waivers.summary(self.verdicts)
@@ -209,7 +209,7 @@ class Ledger:
     def close(self, circumstances: Circumstances) -> Closing:
         """Write the closing line into the record and return it; it is another one if the record cannot be written."""
         closing = self._conclude(circumstances)
-        problem = self.folder.lost or self._pool.sensor.telemetry.problem  # also what the attempt to write has shown
+        problem = self.folder.loss or self._pool.sensor.telemetry.problem  # also what the attempt to write has shown
         if problem and problem != circumstances.record_problem:
             closing = self._conclude(replace(circumstances, record_problem=problem))
         return closing
@@ -221,9 +221,9 @@ class Ledger:
         self.record.circumstances, self.record.closing = circumstances, closing
         self.record.findings = record.finding_entries(self.record)
         self.save()
-        return self.believed()
+        return self.checked_closing()
 
-    def believed(self) -> Closing:
+    def checked_closing(self) -> Closing:
         """Return the result: NOT JUDGED, in the record too, if it does not follow from what was measured."""
         run = self.record
         run.objections = run.objections or anew.objections(run, stored_pasts(run.baseline))

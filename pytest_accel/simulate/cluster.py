@@ -181,7 +181,7 @@ _KEYS: Final[dict[str, Check]] = {
 _CLUSTER: Callable[[Located, str, Mistakes], Any] = yaml_nodes.record_of(_KEYS, required=("sku", "nodes"))
 
 
-def told(kind: ClusterFaultKind) -> list[str]:
+def description(kind: ClusterFaultKind) -> list[str]:
     """Return the description of a fault of a cluster line by line: effect, parameters, checks that should catch it."""
     defaults = {name: f" (default {kind.defaults[name]})" if name in kind.defaults else "" for name in kind.parameters}
     described = [f"{name}: {_CLUSTER_PARAMETERS[name][1]}{default}" for name, default in defaults.items()]

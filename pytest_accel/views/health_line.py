@@ -28,7 +28,7 @@ def line(checked: Check, *, fresh: bool, path: Path | None, width: int = WIDTH) 
 
     `fresh` is False for a last run that is too old; `path` is where one should be, None if none was asked for.
     """
-    if checked.last_run and fresh and checked.last_run.rejects and not (checked.result and checked.result.broken):
+    if checked.last_run and fresh and checked.last_run.rejects and not (checked.result and checked.result.rejections):
         day = f", {checked.last_run.day}"
         return _cut(f"ERROR last run {checked.last_run.line}", width - len(day)) + day
     # Room for the last run is kept free, and the finding is cut instead: its essence comes first.
@@ -47,7 +47,7 @@ def refused(error: str) -> str:
 def lines(checked: Check) -> list[str]:
     """Return every verdict with a remark as a line of any length, worst first."""
     result, texts = checked.result or PassiveResult(), []
-    for verdict in (*result.broken, *result.undecided, *result.marginal):
+    for verdict in (*result.rejections, *result.undecided, *result.marginal):
         finding = result.findings.get(verdict.key)
         code = f"{verdict.status.value} {finding.title}" if finding else verdict.status.value
         texts.append(printable(f"{checked.names[verdict.culprit]} {code} {verdict.metric}: {sentence_of(verdict)}"))
@@ -57,8 +57,8 @@ def lines(checked: Check) -> list[str]:
 def _essence(checked: Check) -> str:
     """Return the outcome of the check itself."""
     result = checked.result
-    if result and result.broken:
-        return f"ERROR {_worst(checked, result, result.broken)}"
+    if result and result.rejections:
+        return f"ERROR {_worst(checked, result, result.rejections)}"
     if result is None or checked.unknown_reason:
         return f"UNKNOWN {checked.unknown_reason}"
     if result.undecided:

@@ -118,8 +118,8 @@ def test_another_floor_changes_its_verdict_alone() -> None:
     old = ran()
     new = judge_again(old, terms(with_limits(matmul_bf16=750)))
     change, result = judged_otherwise(old, new)
-    assert (change.what, change.then[:5], change.now[:5]) == ("matmul.bf16", "PASS ", "FAIL ")
-    assert (result.what, result.then, result.now) == ("result", "ACCEPTED", "REJECTED")
+    assert (change.item, change.before[:5], change.after[:5]) == ("matmul.bf16", "PASS ", "FAIL ")
+    assert (result.item, result.before, result.after) == ("result", "ACCEPTED", "REJECTED")
     assert (word(new), new.closing.exit) == ("REJECTED", 1)
     assert word(judge_again(new, terms(sku()))) == "ACCEPTED", "a corrected floor clears it"
 
@@ -249,7 +249,7 @@ def test_software_of_the_record_counts() -> None:
 def test_files_that_changed() -> None:
     then, now = {"a.yaml": "1" * 64, "b.yaml": "2" * 64, "c.yaml": "3" * 64}, {"a.yaml": "1" * 64, "b.yaml": "4" * 64}
     found = judged_otherwise(replace(ran(), sku={"files": then}), replace(ran(), sku={"files": now}))
-    assert [(each.what, each.then, each.now) for each in found] == [
+    assert [(each.item, each.before, each.after) for each in found] == [
         ("file b.yaml", "222222222222", "444444444444"), ("file c.yaml", "333333333333", "not stated"),
     ]  # fmt: skip
 

@@ -128,7 +128,7 @@ def lost_by(model: Model, place: int, start: float, end: float) -> dict[str, flo
 
 def stated(sentence: str, device: Device) -> dict[str, float]:
     """The shares that a sentence states, by reasons."""
-    reasons = [*diagnosis.WORDS, *([causes.LOWERED_LIMIT] if causes.lowered(device) else [])]
+    reasons = [*diagnosis.WORDS, *([causes.LOWERED_LIMIT] if causes.is_lowered(device) else [])]
     words = {diagnosis.reason_words(reason, device): reason for reason in reasons}
     listed = re.search(r"of which (.*?)(; | \(0\.|$)", sentence)
     found = {}

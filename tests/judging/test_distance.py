@@ -51,7 +51,7 @@ def test_a_known_spread_never_finds_less_than_an_unknown_one(
     stated: dict[str, Any] = {"width": width, "raw_width": width}
     unknown, known = (
         against(100.0, family, **stated),
-        against(100.0, family, spread=spread, noise=noise, ours=ours, **stated),
+        against(100.0, family, spread=spread, noise=noise, own_probe=ours, **stated),
     )
     assert known.allowed_loss <= unknown.allowed_loss
     assert known.fails_from <= unknown.fails_from

@@ -93,7 +93,7 @@ def reported(kind: str, **fields: Any) -> Measurement:
     reports = ErrorReports(
         [ErrorReport("GPU-0", at=3.0, source="nvidia", **fields)], {"nvidia": None, "kernel log": None}
     )
-    return reports.measured(kind, "GPU-0", WINDOWS)
+    return reports.measurement(kind, "GPU-0", WINDOWS)
 
 
 @tabled("kind, fields, title, do", "data/judging/findings.yaml")

@@ -178,7 +178,7 @@ def test_a_figure_of_the_node_counts_for_the_same_devices() -> None:
 
 def told(runs: Sequence[Summary], now: Sequence[Device]) -> list[str]:
     found = baseline.changes(runs, now)
-    return [f"since {day}: {change.where[0]} {change.what}: {change.then} -> {change.now}" for day, change in found]
+    return [f"since {day}: {change.names[0]} {change.item}: {change.before} -> {change.after}" for day, change in found]
 
 
 def changes(*now: Device, then: Sequence[Device] = (GPU,)) -> list[str]:

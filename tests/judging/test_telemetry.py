@@ -17,7 +17,7 @@ from pytest_accel.core.verdict import Status
 from pytest_accel.judging.facts.telemetry import (
     SOAK_METRICS,
     disturbance,
-    misplaced,
+    misplacement,
     sensor_metrics,
     soak_measurements,
     summarise,
@@ -89,9 +89,9 @@ def test_a_link_that_nobody_read_has_no_state() -> None:
 
 def test_a_cpuset_far_from_the_device_excuses_a_slow_copy_and_nothing_else() -> None:
     far = replace(COPY, conditions={"numa": "far", "numa_node": 1})
-    assert "NUMA node 1" in str(misplaced(far))
-    assert misplaced(COPY) is None
-    again = replace(far, notes=(Note("disturbed", str(misplaced(far))),))
+    assert "NUMA node 1" in str(misplacement(far))
+    assert misplacement(COPY) is None
+    again = replace(far, notes=(Note("disturbed", str(misplacement(far))),))
     assert judge([again, again], Limit("host_copy.h2d", "GB/s", floor=60.0)).status is Status.INCONCLUSIVE
 
 

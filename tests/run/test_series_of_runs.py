@@ -227,7 +227,7 @@ def test_an_xid_that_the_kernel_logged_between_two_runs_is_in_the_next(
     heard = list[ErrorReport]()
 
     def ended(here: Session) -> int:
-        heard.extend(here.pool.sensor.reports.heard)
+        heard.extend(here.pool.sensor.reports.reports)
         here.pool.sensor.reports.hearing(SOURCE, None)  # no thread follows the log here
         here.check(probes.counters, {"fact": "xid_hardware"}, here.target.devices[0].uuid)
         return node.finished(here)

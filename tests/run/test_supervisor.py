@@ -366,10 +366,10 @@ def test_rank_that_hangs(start: Start, ranks: tuple[str, ...], blamed: list[int]
     assert [place for place, each in enumerate(troubles) if each.event == "hung"] == blamed
     if len(blamed) == 1:
         others = [each for place, each in enumerate(troubles) if place not in blamed]
-        assert all(each.stopped and each.kind == "need" for each in others)
+        assert all(each.secondary and each.kind == "need" for each in others)
         assert all(each.reason == f"stopped because gpu{blamed[0]} failed" for each in others)
     else:
-        assert all(each.shared for each in troubles)
+        assert all(each.culprit_unknown for each in troubles)
         assert all(each.reason.endswith("is not known which of gpu0, gpu1, gpu2 hung") for each in troubles)
 
 
@@ -382,7 +382,7 @@ def test_rank_that_notices_a_death_is_not_blamed(start: Start) -> None:
     troubles = [call.trouble or NONE for call in calls]
 
     assert troubles[1] == CallTrouble("device", "it was killed by SIGSEGV", "crashed")
-    assert [trouble.stopped for trouble in troubles] == [True, False, True]
+    assert [trouble.secondary for trouble in troubles] == [True, False, True]
     assert troubles[0].reason == "stopped because gpu1 failed: connection closed by peer"
 
 

@@ -22,7 +22,7 @@ from pytest_accel.core.stats import ENOUGH_ALIKE
 from pytest_accel.core.verdict import Result, Status
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.delivery.records import NodeRecord, Rejection, location_of
-from pytest_accel.judging.facts.inventory import FIRMWARE, read
+from pytest_accel.judging.facts.inventory import FIRMWARE, read_fact
 from pytest_accel.judging.records.calibration import EFFICIENCY, deviation
 from pytest_accel.judging.verdicts.distance import Distance, Reference, distance
 from pytest_accel.judging.verdicts.history import parts_of
@@ -78,7 +78,7 @@ def facts_of(run: Run, demanded: Sequence[str]) -> dict[str, dict[str, str]]:
         rows += [(metric, NODE, of_node.get(metric))]
         for device in run.devices if metric in FACT_METRICS else ():
             maker = device.facts.get("pci_subsystem", "") if metric in FIRMWARE else ""
-            rows.append((f"{metric} {maker}".strip(), device.uuid, read(metric, device)[1]))
+            rows.append((f"{metric} {maker}".strip(), device.uuid, read_fact(metric, device)[1]))
     groups = grouped((row for row in rows if row[2] is not None), lambda row: row[0])
     return {key: {subject: str(value) for _, subject, value in group} for key, group in groups.items()}
 

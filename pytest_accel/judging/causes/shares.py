@@ -62,7 +62,7 @@ class Shares:
     that it held, as a fraction of the usual. Both are None if it is not known what to expect.
     """
 
-    expected: Yardstick
+    yardstick: Yardstick
     shortfall: float | None = None
     clock: float | None = None
     """The mean clock in MHz."""
@@ -78,7 +78,7 @@ class Shares:
     @property
     def low_clock(self) -> bool:
         """True if the clock is below the expected one, so that it is a cause."""
-        return bool(self.clock and self.expected.clock and self.clock < FULL_CLOCK * self.expected.clock)
+        return bool(self.clock and self.yardstick.clock and self.clock < FULL_CLOCK * self.yardstick.clock)
 
 
 def shares(measurement: Measurement, device: Device, limit: Limit | None, like_devices: Sequence[Attempts]) -> Shares:
@@ -213,11 +213,11 @@ def _by_reason(measurement: Measurement, device: Device, expected: Yardstick) ->
 def _throughout(measurement: Measurement, device: Device, losses: ClockLosses, expected: Yardstick) -> str:
     """Return the joined names of the reasons that lowered the clock all the time."""
     names = [name for name in losses["always"] if name != LOCK or _lock_counts(device.facts)]
-    if expected.from_like_devices and not lowered(device) and len(names) > 1:
+    if expected.from_like_devices and not is_lowered(device) and len(names) > 1:
         names = [name for name in names if name != POWER_CAP]  # it holds the like devices back too
-    if not names and locked(device):
+    if not names and is_locked(device):
         names = [LOCK]
-    if not names and lowered(device) and _at_limit(measurement, device):
+    if not names and is_lowered(device) and _at_limit(measurement, device):
         names = [POWER_CAP]
     if names == [POWER_CAP] and not _at_limit(measurement, device):
         names = []
@@ -227,7 +227,7 @@ def _throughout(measurement: Measurement, device: Device, losses: ClockLosses, e
 def _corrected(by_reason: Mapping[str, float], measurement: Measurement, device: Device) -> dict[str, float]:
     """Return the losses with the power cap under its right name: a lowered limit, or no reason far below the limit."""
     name = POWER_CAP if _at_limit(measurement, device) else UNEXPLAINED
-    name = LOWERED_LIMIT if lowered(device) and name == POWER_CAP else name
+    name = LOWERED_LIMIT if is_lowered(device) and name == POWER_CAP else name
     renamed: dict[str, float] = {}
     for reasons, part in by_reason.items():
         parts = [name if reason == POWER_CAP else reason for reason in reasons.split(JOINT)]
@@ -242,13 +242,13 @@ def _at_limit(measurement: Measurement, device: Device) -> bool:
     return not (limit and drawn) or drawn["max"] >= DRAWN * limit
 
 
-def lowered(device: Device) -> bool:
+def is_lowered(device: Device) -> bool:
     """Return True if the power limit of a device is below its default."""
     limit, default = device.facts.get("power_limit_w"), device.facts.get("power_limit_default_w")
     return bool(limit and default and limit < LOWERED * default)
 
 
-def locked(device: Device) -> bool:
+def is_locked(device: Device) -> bool:
     """Return True if the device states a setting that holds its clock down."""
     facts = device.facts
     application, default = facts.get("clock_application_mhz"), facts.get("clock_application_default_mhz")

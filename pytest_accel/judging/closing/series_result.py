@@ -136,7 +136,7 @@ def hours_done(runs: Sequence[SeriesRun]) -> float:
     return sum(run.seconds for run in runs) / 3600
 
 
-def merged(runs: Sequence[SeriesRun], last: Sequence[Verdict]) -> list[Verdict]:
+def worst_verdicts(runs: Sequence[SeriesRun], last: Sequence[Verdict]) -> list[Verdict]:
     """Return the worst verdict on each limit.
 
     `last` are the verdicts of the last whole run. A verdict that says nothing about the hardware counts there alone.
@@ -149,7 +149,7 @@ def merged(runs: Sequence[SeriesRun], last: Sequence[Verdict]) -> list[Verdict]:
     return list(by_key.values())
 
 
-def unfinished(runs: Sequence[SeriesRun], waivers: Waivers) -> list[Verdict]:
+def unfinished_runs(runs: Sequence[SeriesRun], waivers: Waivers) -> list[Verdict]:
     """Return a verdict on each run that began and did not end, unless it was stopped in order, which its record says.
 
     A waiver of the limit `series.run_N` explains what ended it, such as a power cut.
@@ -161,7 +161,7 @@ def unfinished(runs: Sequence[SeriesRun], waivers: Waivers) -> list[Verdict]:
     ]
 
 
-def paused(runs: Sequence[SeriesRun]) -> float:
+def paused_share(runs: Sequence[SeriesRun]) -> float:
     """Return the share of the time in which the devices had no load, between runs that follow each other directly."""
     pauses = [
         max(0.0, new.loaded[0] - old.loaded[1] - (new.epoch - old.epoch if old.boot == new.boot else 0.0))
@@ -181,8 +181,8 @@ def closing(
     `last` is the record of the last whole run, None before there is one. `stopped` is how a run closed that ended the
     series early: it was interrupted, or broken by an error of software.
     """
-    elapsed, share = hours_done(runs), paused(runs)
-    verdicts = [*merged(runs, last.verdicts if last else ()), *unfinished(runs, waivers)]
+    elapsed, share = hours_done(runs), paused_share(runs)
+    verdicts = [*worst_verdicts(runs, last.verdicts if last else ()), *unfinished_runs(runs, waivers)]
     loaded = tuple(dict.fromkeys(name for run in runs for name in run.loaded_names))
     around = replace((last.circumstances if last else None) or Circumstances(), loaded=loaded)
     against = [*around.against, *(Objection("run", reason) for reason in _differing(runs))]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pytest_accel.core.fact_metrics import FACT_METRICS, asked_of_all, sane
+from pytest_accel.core.fact_metrics import FACT_METRICS, sane, shared_request
 from pytest_accel.core.host_facts import HOST_FACTS
 from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Trouble, Value
 from pytest_accel.core.messages import Problem
@@ -25,7 +25,7 @@ UNNAMED = (
 NO_LIMIT = Trouble("not_applicable", "it states 0 W, which means that it has no power limit of its own")
 
 
-def read(metric: str, device: Device) -> tuple[str, Value | None, Trouble | None]:
+def read_fact(metric: str, device: Device) -> tuple[str, Value | None, Trouble | None]:
     """Return unit and value of one metric of one device, or the trouble that explains why there is no value.
 
     The trouble is a need if permissions, the driver or a passing failure hide the fact, and not applicable if the
@@ -36,20 +36,20 @@ def read(metric: str, device: Device) -> tuple[str, Value | None, Trouble | None
         return "text", None, Trouble("need", f"this version knows no fact {metric}, so no driver reads it")
     facts = {**device.facts, "memory_bytes": device.memory_bytes or None}
     for name in figure.facts:
-        trouble = lacking(facts, name) if facts.get(name) is None else None
+        trouble = missing_fact(facts, name) if facts.get(name) is None else None
         if trouble and (name in figure.needs or trouble.kind == "need"):
             return figure.unit, None, trouble
     if figure.unit == "W" and any(facts[name] == 0 for name in figure.needs):
         return figure.unit, None, NO_LIMIT
     try:
         names = figure.facts
-        value = figure.of(*(sane(facts.get(name), figure.unit) for name in names))
-        return figure.unit, value, lacking(facts, names[-1]) if value is None else None
+        value = figure.compute(*(sane(facts.get(name), figure.unit) for name in names))
+        return figure.unit, value, missing_fact(facts, names[-1]) if value is None else None
     except (ArithmeticError, KeyError, TypeError, ValueError) as error:
         return figure.unit, None, Trouble("need", f"the driver's answer cannot be interpreted: {error}")
 
 
-def lacking(facts: Facts, name: str) -> Trouble:
+def missing_fact(facts: Facts, name: str) -> Trouble:
     """Return the trouble that explains why a fact is missing."""
     unread = facts.get("unread", {})
     if cause := unread.get(name) or unread.get(EVERYTHING_ELSE):
@@ -62,7 +62,7 @@ def disturbance(metric: str, device: Device, devices: Sequence[Device] = ()) -> 
     """Return the disturbance for which the device is not to blame, such as foreign processes, or None."""
     if metric == "health.recovery_action":
         actions = [other.facts.get("recovery_action") for other in devices]
-        return asked_of_all(device.facts.get("recovery_action"), actions)
+        return shared_request(device.facts.get("recovery_action"), actions)
     processes = device.facts.get("processes") if metric == "health.foreign_processes" else None
     return f"in use by pid {', '.join(str(process['pid']) for process in processes)}" if processes else None
 
@@ -180,7 +180,7 @@ def _nameless(device: Device, sku: Sku | None) -> Trouble | None:
 
 def _stated(metric: str, devices: Sequence[Device], now: float, sku: Sku | None) -> list[Measurement]:
     """Return one metric of every device, each with the values of all devices for comparison."""
-    answers = {device: read(metric, device) for device in devices}
+    answers = {device: read_fact(metric, device) for device in devices}
     on_all = {device: value for device, (_, value, _) in answers.items() if value is not None}
     measurements = [
         Measurement(
@@ -196,7 +196,7 @@ def _stated(metric: str, devices: Sequence[Device], now: float, sku: Sku | None)
         )
         for device, (unit, value, trouble) in answers.items()
     ]
-    compared = withheld(measurements, devices)
+    compared = with_needs(measurements, devices)
     if sku and "watts" not in sku.datasheet.power:  # the limit is a module's, and one of its devices states it
         pairs = zip(measurements, compared, strict=True)
         compared = [raw if raw.trouble == NO_LIMIT else adjusted for raw, adjusted in pairs]
@@ -212,7 +212,7 @@ def _comparable(metric: str, device: Device, other: Device) -> bool:
     return metric not in FIRMWARE or device.facts.get("pci_subsystem") == other.facts.get("pci_subsystem")
 
 
-def withheld(measurements: Sequence[Measurement], devices: Sequence[Device]) -> list[Measurement]:
+def with_needs(measurements: Sequence[Measurement], devices: Sequence[Device]) -> list[Measurement]:
     """Return the measurements, with a need for "not applicable" where another device of the model has a value."""
     models = {device.uuid: device.model for device in devices}
     return [_as_others(measurement, measurements, models) for measurement in measurements]

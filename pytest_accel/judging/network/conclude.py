@@ -47,7 +47,7 @@ def conclude(run: NetworkRun) -> Conclusion:
     conclusions = []
     for node, (outcome, text) in enumerate(_outcomes(state)):
         rails = _rails(run, node) if outcome in NAMED else ()
-        conclusions.append(NodeConclusion(outcome, state.best(node), _partners(state, node), rails, text))
+        conclusions.append(NodeConclusion(outcome, state.best_value(node), _partners(state, node), rails, text))
     together = next((result.value for result in _results(run, "all")), None)
     islands = [island for island in state.islands if conclusions[island[0]].found == "island"]
     conclusion = Conclusion(conclusions, state.median, _paths(state), islands, together)
@@ -90,7 +90,7 @@ def _outcomes(state: Standing) -> list[tuple[NetworkOutcome, str]]:
     outcomes: dict[int, tuple[NetworkOutcome, str]] = dict(state.excluded)
     for node in set(state.slow) - outcomes.keys():
         partners = counted(_partners(state, node), "partner")
-        out_of_reach = state.best(node) is None
+        out_of_reach = state.best_value(node) is None
         outcomes[node] = "slow", f"no pair could be measured, with any of {partners}" if out_of_reach else ""
     for island in state.islands if not (state.too_many or state.all_short) else ():
         if all(state.lacks(node) == (0, []) for node in island):
@@ -98,7 +98,7 @@ def _outcomes(state: Standing) -> list[tuple[NetworkOutcome, str]]:
             outcomes.update(dict.fromkeys(island, ("island", names)))
     domain_texts = {node: text for nodes, text in _short_domains(state) for node in nodes}
     for node in state.active:
-        score = state.best(node)
+        score = state.best_value(node)
         if node in state.corrupt:
             outcomes[node] = "wrong", _wrong_data(state, node)
         elif node in outcomes:

@@ -50,13 +50,13 @@ class RejectedLosses:
 
     `behind` is the loss of one device of `count` alike, and `below` the share of the datasheet that all have to reach;
     each is None where nothing rejects, and `behind` also where nobody knows how far healthy devices lie apart.
-    `bounded` says that a limit rejects, also one on a figure that no datasheet has.
+    `has_limit` says that a limit rejects, also one on a figure that no datasheet has.
     """
 
     behind: float | None = None
     count: int = 0
     below: float | None = None
-    bounded: bool = False
+    has_limit: bool = False
 
 
 def smallest_losses(verdicts: Iterable[Verdict], attempts: RunAttempts) -> dict[str, RejectedLosses]:
@@ -77,7 +77,7 @@ def smallest_losses(verdicts: Iterable[Verdict], attempts: RunAttempts) -> dict[
             loss, limits = losses.get(family), _below(verdict, speed, background.spread, attempts.software)
             losses_by_family.setdefault(family, []).append(RejectedLosses(loss, count, *limits))
             if family == "matmul" and loss:  # without a clock such a loss is found as any other
-                at_clock = RejectedLosses(losses.get("matmul at the clock", loss), count, bounded=True)
+                at_clock = RejectedLosses(losses.get("matmul at the clock", loss), count, has_limit=True)
                 losses_by_family.setdefault("matmul at the clock", []).append(at_clock)
     return {family: _weakest(losses_by_family[family]) for family in FAMILIES if family in losses_by_family}
 
@@ -108,7 +108,7 @@ def _last(attempts: Sequence[Sequence[Measurement]]) -> list[Measurement]:
 def _weakest(metrics: Sequence[RejectedLosses]) -> RejectedLosses:
     """Return the losses that hold for every metric and device of a family, as far as neighbours or a limit bound it."""
     losses, shares = [loss.behind for loss in metrics if loss.behind], [loss.below for loss in metrics if loss.below]
-    bounded, count = any(loss.bounded for loss in metrics), min(loss.count for loss in metrics)
+    bounded, count = any(loss.has_limit for loss in metrics), min(loss.count for loss in metrics)
     return RejectedLosses(max(losses, default=None), count, min(shares, default=None), bounded)
 
 
@@ -160,7 +160,7 @@ def sentence(losses: Mapping[str, RejectedLosses]) -> str:
     # rounded so that no loss is told too small, and no share too large
     behind = [f"{loss.behind + 0.0005:.1%} in {family}" for family, loss in losses.items() if loss.behind is not None]
     below = [f"{loss.below - 0.005:.0%} in {family}" for family, loss in losses.items() if loss.below]
-    unbounded = [family for family, loss in losses.items() if not loss.bounded]
+    unbounded = [family for family, loss in losses.items() if not loss.has_limit]
     counts = [loss.count for loss in losses.values() if loss.count]
     parts = [f"one of {min(counts)} devices that is slower than the others by {', '.join(behind)}"] if behind else []
     parts += [f"all devices if they reach less of the datasheet than {', '.join(below)}"] if below else []

@@ -21,7 +21,7 @@ from pytest_accel.judging.network.transport import wrong_transport
 from pytest_accel.probes import collective, network_pairs
 from pytest_accel.probes.request import Request
 from pytest_accel.run import record, simulation
-from pytest_accel.run.network.agent import TOGETHER, Agent, supported
+from pytest_accel.run.network.agent import TOGETHER, Agent, verified
 from pytest_accel.run.network.lead import Lead
 from pytest_accel.run.network.message_store import MessageStore, StoreLost
 from pytest_accel.run.processes.worker_pool import WorkerPool
@@ -108,7 +108,7 @@ class NetworkSession:
     def _by(self, agent: Agent, part: NetworkPart) -> NetworkPart:
         """Return the finding on this node, if its own agent supports it, with the fault of its transport."""
         platform, devices = self._target.terms.platform, len(self._target.devices)
-        return replace(supported(part, agent.best), transport=wrong_transport(agent.connections, platform, devices))
+        return replace(verified(part, agent.best), transport=wrong_transport(agent.connections, platform, devices))
 
     def _keep(self, network: NetworkRun) -> None:
         """Keep the whole run, and write it beside the folders of the nodes, or into that of a node by itself."""

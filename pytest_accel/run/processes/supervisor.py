@@ -58,7 +58,7 @@ once. hipBLASLt has 2,109 candidates on an MI250 (pytorch pull request 192402); 
 long as most candidates are slower."""
 
 PROGRESS_EVENTS = ("working", "ready", "block")
-"""Messages that show the progress of a probe; their times tell how long each phase took (see `phases.around`)."""
+"""Messages that show the progress of a probe; their times tell how long each phase took (see `phases.seconds_by_phase`)."""
 
 RESULT = {
     "metric", "unit", "value", "samples", "statistic", "seconds", "peak", "conditions", "details", "notes", "subject",
@@ -250,7 +250,7 @@ def listen(children: Iterable[Child], timeout: float) -> Iterator[tuple[Child, M
             yield child, message
 
 
-def stood_still(start: float, wait: float) -> float:
+def lateness(start: float, wait: float) -> float:
     """Return by how many seconds pytest is late that was to wait for `wait` seconds from `start`; 0 if hardly.
 
     Nobody can be blamed for a silence in this time. `start` is in seconds of time.monotonic().
@@ -276,7 +276,7 @@ class WorkerCall:
     step: Message | None = None
     """The last step that the child announced before it tried it, and the devices that it concerns."""
     pace: list[tuple[float, str]] = field(default_factory=list)
-    """(time, event) of its progress; see `phases.around`."""
+    """(time, event) of its progress; see `phases.seconds_by_phase`."""
     heard: float = field(default_factory=time.monotonic)
     """Time of its last message, in seconds of time.monotonic()."""
     asked_at: float | None = None
@@ -421,7 +421,7 @@ def conduct(
                     by_child[id(child)].hear(message)
                 hear(child, message)
             tick()
-            if delay := stood_still(start, TICK):
+            if delay := lateness(start, TICK):
                 on_delay(delay)
                 for call in calls:
                     call.excuse(delay)
@@ -537,7 +537,7 @@ def _end_together(calls: Sequence[WorkerCall]) -> None:
     reason = f"stopped because {first.child.name} failed"
     for call in calls:
         if not call.over:
-            call.end("need", reason, stopped=True)
+            call.end("need", reason, secondary=True)
         elif dead and call.trouble and call.child.ending is None:
             trouble = call.trouble.acquitted("need", f"{reason}: {call.trouble.reason}")
-            call.trouble = replace(trouble, stopped=True)
+            call.trouble = replace(trouble, secondary=True)

@@ -15,9 +15,9 @@ from pytest_accel.core.measurement import LEFT_OUT, Device
 from pytest_accel.core.messages import CallTrouble, FastPath, Group, Message, Outcome, fastest
 from pytest_accel.core.run import TimeSpent
 from pytest_accel.drivers import registry
-from pytest_accel.judging.facts.error_reports import Ended
+from pytest_accel.judging.facts.error_reports import WorkerEnd
 from pytest_accel.probes.request import GroupRank, Request
-from pytest_accel.run.phases import around, around_silence
+from pytest_accel.run.phases import around_silence, seconds_by_phase
 from pytest_accel.run.processes.meeting_folder import MeetingFolder
 from pytest_accel.run.processes.programs import REAL, Processes, visible_to
 from pytest_accel.run.processes.sensor_client import SensorClient
@@ -123,7 +123,7 @@ class WorkerPool:
                 self._ended(group, worker)
         self._ranks = []
         try:
-            with self.timeline.on("measuring"):
+            with self.timeline.phase("measuring"):
                 yield
         finally:
             self.progress.done()
@@ -179,7 +179,7 @@ class WorkerPool:
         start, in_turn = time.monotonic(), request.runs == "in_turn"
         seconds = request.seconds * (len(calls) if in_turn else 1)
         try:
-            with self.timeline.on("measuring"):
+            with self.timeline.phase("measuring"):
                 self._conduct(
                     calls,
                     tick=lambda: self._tell(calls, request.metric, time.monotonic() - start, seconds),
@@ -221,7 +221,7 @@ class WorkerPool:
             causes = "a paused container, a suspended job or a full pipe"
             self.sensor.note(f"the run stood still for {seconds:.0f} s ({causes})")
 
-    def stood_still_since(self, start: float) -> str | None:
+    def standstill_since(self, start: float) -> str | None:
         """Return a sentence if the run stood still after `start` for long enough to spoil a measurement, or None."""
         seconds = sum(delay for moment, delay in self._stood_still if moment >= start and delay >= DISTURBING)
         return f"the run stood still for {seconds:.0f} s meanwhile" if seconds else None
@@ -237,7 +237,7 @@ class WorkerPool:
             trouble, packaged = call.trouble, request.declaration.packaged
             if trouble and trouble.lost:
                 call.child.kill("its device context is lost")
-            if trouble and trouble.event and not trouble.shared and (packaged or not trouble.exited):
+            if trouble and trouble.event and not trouble.culprit_unknown and (packaged or not trouble.exited):
                 self._died_in.setdefault(group, []).append(request.metric)
                 if trouble.event == "hung" and packaged:  # not asked, nor waited for, again
                     self._leave_out(group, f"the worker process of {_name(group)} hung in {request.metric}")
@@ -263,7 +263,7 @@ class WorkerPool:
 
     def _ended(self, group: Group, child: Child) -> None:
         """Note for the error reports when a worker ended, since its end may cause an Xid."""
-        self.sensor.reports.ended += [Ended(device.uuid, child.pid, clock.now()) for device in group]
+        self.sensor.reports.worker_ends += [WorkerEnd(device.uuid, child.pid, clock.now()) for device in group]
 
     @property
     def meeting(self) -> Path:
@@ -282,7 +282,7 @@ class WorkerPool:
         if not missing:
             return
         self.progress.step("starting the worker processes")
-        with self.timeline.on("starting"):
+        with self.timeline.phase("starting"):
             troubles = self._open(missing)
             self._unopened.update(self._open_again(troubles))
 
@@ -356,7 +356,7 @@ class WorkerPool:
         if self.fast_paths or not cpus:
             return
         calls = [WorkerCall(self._workers[group], {"event": "try dtypes"}) for group in cpus]
-        with self.timeline.on("starting"):
+        with self.timeline.phase("starting"):
             self._conduct(calls)
         self.fast_paths = fastest(call.results[-1]["fast_paths"] for call in calls if not call.trouble)
 
@@ -366,7 +366,7 @@ class WorkerPool:
         It could not be opened, it lost too many workers, or the management library reports its device as lost.
         """
         metrics = self._died_in.get(group, [])
-        reason = self.sensor.counters.lost(group[0].uuid) if len(group) == 1 else None
+        reason = self.sensor.counters.loss(group[0].uuid) if len(group) == 1 else None
         if reason and group not in self._unopened:
             self._leave_out(group, reason)
         if group not in self._unopened and len(metrics) > DEATHS_ALLOWED:
@@ -376,7 +376,7 @@ class WorkerPool:
     def _sees(self, group: Group) -> Group:
         """Return the devices that the worker of a group sees: none that is lost or cannot be opened."""
         unfit = {device.uuid for other in self._unopened for device in other if len(other) == 1}
-        unfit |= {device.uuid for device in self._devices if self.sensor.counters.lost(device.uuid)}
+        unfit |= {device.uuid for device in self._devices if self.sensor.counters.loss(device.uuid)}
         return visible_to(group, [device for device in self._devices if device in group or device.uuid not in unfit])
 
     def _spawn(self, group: Group, visible: Group) -> Child:
@@ -436,7 +436,7 @@ def _phases(calls: Sequence[WorkerCall], start: float, end: float, *, in_turn: b
     paced = by_time if in_turn else [call for call in by_time if not call.silent_between][-1:] or by_time[-1:]
     pace = sorted(step for call in paced for step in call.pace)
     if not silences:
-        return around(start, end, pace)
+        return seconds_by_phase(start, end, pace)
     kill_time = max(stop for _, stop in silences)
     moments = [moment for call in calls for moment, _ in call.pace if moment <= kill_time]
     return around_silence(start, end, pace, (max([*moments, min(silences)[0]]), kill_time))
