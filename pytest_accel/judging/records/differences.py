@@ -63,8 +63,8 @@ class Direction(Enum):
 class Difference:
     """A difference between the first and the last of the compared records.
 
-    `names` are the devices that it is about, or "node", or empty. `before` and `after` are values as text. `counts` is True
-    if a figure or a state of the hardware is worse by more than two runs differ by, which the exit status tells.
+    `names` are the devices that it is about, or "node", or empty. `before` and `after` are values as text. `counts` is
+    True if a figure or a state of the hardware is worse by more than two runs differ by, which the exit status tells.
     """
 
     kind: SubjectKind
@@ -91,7 +91,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class RecordComparison:
-    """The differences between two records, most important first. `obstacle` is the reason if they are not comparable."""
+    """The differences between two records, most important first. `obstacle` says why they are not comparable."""
 
     first: Run
     last: Run

@@ -58,7 +58,7 @@ once. hipBLASLt has 2,109 candidates on an MI250 (pytorch pull request 192402); 
 long as most candidates are slower."""
 
 PROGRESS_EVENTS = ("working", "ready", "block")
-"""Messages that show the progress of a probe; their times tell how long each phase took (see `phases.seconds_by_phase`)."""
+"""Messages that show the progress of a probe; `phases.seconds_by_phase` tells by their times how long a phase took."""
 
 RESULT = {
     "metric", "unit", "value", "samples", "statistic", "seconds", "peak", "conditions", "details", "notes", "subject",
