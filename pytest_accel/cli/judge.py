@@ -66,9 +66,8 @@ def run(args: argparse.Namespace) -> int:
     terms, boards = _terms(old, args)
     new = judge_again(old, terms, boards)
     names = record.names_of(new)
-    screen.show(
-        [(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.info['platform'], new.info['level'])}", "bold")]
-    )
+    sku, platform, level = new.sku.get("name", "no SKU"), new.info["platform"], new.info["level"]
+    screen.show([(f"{path}: judged as {sku}, platform {platform}, level {level}", "bold")])
     screen.show([*_belief(old), *_lists(old, new)])
     screen.show(table(new.verdicts, names, record.findings_of(new), full=args.verbose, width=screen.width()))
     screen.show(record_comparison.changed(judged_otherwise(old, new)))
@@ -148,11 +147,6 @@ def _write(new: Run, old: Run, path: Path, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         record.write(new, folder)
     return folder / record.FILE
-
-
-def _as_what(sku: str, platform: str, level: str) -> str:
-    """Return the terms of a judgement in words."""
-    return f"judged as {sku}, platform {platform}, level {level}"
 
 
 def _close(closing: Closing, run: Run, *, full: bool) -> None:

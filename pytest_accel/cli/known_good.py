@@ -18,7 +18,6 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku_types import Platform, Sku
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.core.verdict import Status
 from pytest_accel.judging.records.calibration import OF_PEAK, GoodFigure
 from pytest_accel.judging.verdicts.history import VARYING, is_baseline
 from pytest_accel.probes.declare import finder_of
@@ -64,7 +63,7 @@ def unusable(run: Run) -> str | None:
         return f"the run was filtered: {', '.join(circumstances.narrowed)}"
     for verdict in run.verdicts:  # a rate or a time may fail here; a fact, an error or a lost device may not
         figure = is_baseline(Measurement(verdict.metric, verdict.subject, verdict.unit, verdict.value))
-        if verdict.fails and verdict.status is Status.FAIL and not figure:
+        if verdict.rejects and not figure:
             return f"it rejects {names_of(run)[verdict.subject]}: {verdict.metric} {sentence_of(verdict)}"
     return f"it is not believed: {run.objections[0]}" if run.objections else None
 

@@ -44,18 +44,14 @@ class Deadline:
     @property
     def stopped_sentence(self) -> str:
         """A sentence on a probe that the limit ended."""
-        return f"stopped at the time limit of {self._words} for the run"
+        return f"stopped at the time limit of {self.limit:g} s for the run"
 
     @property
     def unreached_sentence(self) -> str:
         """A sentence on a limit that nothing was measured for."""
-        return f"not reached within the time limit of {self._words} for the run"
+        return f"not reached within the time limit of {self.limit:g} s for the run"
 
     @property
     def end_sentence(self) -> str:
         """A sentence on a run that the limit ended before all of its tests were run."""
-        return f"the time limit of {self._words} ended the run"
-
-    @property
-    def _words(self) -> str:
-        return f"{self.limit:g} s"
+        return f"the time limit of {self.limit:g} s ended the run"

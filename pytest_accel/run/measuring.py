@@ -360,9 +360,9 @@ class Measuring:
         if call.runs != "peers":
             return measurements
         if call.pairs:
-            return peer_matrix.attributed_after_repeat(attempts.rows, measurements, self._target.names)
+            return peer_matrix.attributed_after_repeat(attempts.rows, measurements, self._target.discovery.names)
         attempts.rows = measurements
-        return peer_matrix.attribute(measurements, self._target.names)
+        return peer_matrix.attribute(measurements, self._target.discovery.names)
 
     def _peak(self, metric: str) -> tuple[float, str] | None:
         """Return the datasheet peak of a metric and its source, None where there is none."""

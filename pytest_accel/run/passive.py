@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 from pytest_accel.core import clock, untrusted
-from pytest_accel.core.measurement import Names
 from pytest_accel.core.messages import Problem
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.summary import Summary
@@ -81,11 +80,6 @@ class Check:
         """The number of devices that are not on every machine."""
         return sum(map(is_accelerator, self.discovery.devices))
 
-    @property
-    def names(self) -> Names:
-        """Display name by subject (the UUID of a device, or NODE)."""
-        return Names.of(self.discovery.devices)
-
 
 def check(options: Options, results: Path | None = None, *, kernel_log: bool = True, root: Path = Path("/")) -> Check:
     """Read and judge this node within the seconds of `options.patience`.
@@ -111,7 +105,7 @@ def check(options: Options, results: Path | None = None, *, kernel_log: bool = T
 
 
 class _Checker:
-    """One check, step by step; `checked` holds its state."""
+    """One check, step by step; `state` holds its state."""
 
     def __init__(self, options: Options, results: Path | None, kernel_log: bool, root: Path) -> None:
         self._options, self._results, self._kernel_log, self._root = options, results, kernel_log, root

@@ -39,7 +39,7 @@ class Timeline:
             self._phase = outer
 
     def account(self, metric: str, parts: Mapping[str, float]) -> None:
-        """Distribute the time of a call, counted as "measuring" so far, over its phases: `parts`, from `around`."""
+        """Distribute the time of a call, counted as "measuring" so far, over its phases: `parts` of `seconds_by_phase`."""
         totals = self.probes.setdefault(metric, {})
         for phase, seconds in parts.items():
             self._seconds["measuring"] -= seconds
@@ -74,7 +74,7 @@ def seconds_by_phase(start: float, end: float, pace: Sequence[tuple[float, str]]
 def around_silence(
     start: float, end: float, pace: Sequence[tuple[float, str]], silence: tuple[float, float]
 ) -> dict[str, float]:
-    """Return the seconds by phase of a call as `around` does, with an interval in which nothing came as "silent"."""
+    """Return the `seconds_by_phase` of a call, with an interval in which nothing came as "silent"."""
     silent_from, silent_to = max(start, silence[0]), silence[1]
 
     def without(moment: float) -> float:

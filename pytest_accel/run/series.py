@@ -70,11 +70,6 @@ class Series:
             series.add(number)
         return series
 
-    @property
-    def next_number(self) -> int:
-        """The number of the next run."""
-        return self.runs[-1].number + 1 if self.runs else 1
-
     def run_folder(self, number: int) -> Path:
         """Return the folder of a run."""
         return self.folder / f"run-{number}"
@@ -172,7 +167,7 @@ def go_on(options: Options, start: Start, tell: Callable[[str], None]) -> int:
         longest = max((run.seconds for run in series.runs), default=0.0)
         if deadline.seconds_left < max(SHORTEST, longest):
             break
-        number = series.next_number
+        number = series.runs[-1].number + 1 if series.runs else 1
         folder, previous = series.run_folder(number), series.run_folder(number - 1) / record.FILE
         time_limit = deadline.seconds_left if options.time_limit else None
         status = start(folder, str(previous) if series.runs else FIRST, time_limit)

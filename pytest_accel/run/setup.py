@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_accel.core.measurement import Device, Names, TroubleKind
+from pytest_accel.core.measurement import Device, TroubleKind
 from pytest_accel.core.messages import Message, Problem, reported_trouble
 from pytest_accel.core.metric_name import parse
 from pytest_accel.core.node_name import node_name
@@ -134,11 +134,6 @@ class Target:
     """Sentences on the devices, for the record."""
     against: Sequence[Objection] = ()
     """The objections to an acceptance before anything is measured."""
-
-    @property
-    def names(self) -> Names:
-        """Display name by subject (the UUID of a device, or NODE)."""
-        return Names.of(self.discovery.devices)
 
     def limited_facts(self, probe: str) -> list[str]:
         """Return the facts of `probe` that have a limit, without the name of the probe: "vbios".

@@ -130,7 +130,7 @@ class Ledger:
     @property
     def names(self) -> Names:
         """Display name by subject (the UUID of a device, or NODE)."""
-        return Names({**record.names_of(self.record), **self._target.names})
+        return Names({**record.names_of(self.record), **self._target.discovery.names})
 
     def add(self, measurements: Iterable[Measurement]) -> None:
         """Add measurements to the record."""

@@ -137,7 +137,8 @@ def load_cluster(name: str) -> SimulatedCluster:
     options = {"devices": platform.devices or DEFAULT_DEVICES, **fields, "sku": sku, "platform": platform}
     cluster = SimulatedCluster(str(path), asked=sku_name, gb_per_s=rate, faults=faults, **options)
     for item, fault in zip(root.data["faults"].data if faults else (), faults, strict=True):
-        for key, count in (("node", cluster.nodes), ("leaf", _leaves(cluster)), ("rail", cluster.devices)):
+        leaves = -(-cluster.nodes // cluster.leaf) if cluster.leaf else 0
+        for key, count in (("node", cluster.nodes), ("leaf", leaves), ("rail", cluster.devices)):
             numbers = fault.nodes if key == "node" else [fault.parameters[key]] if key in fault.parameters else []
             if strays := [number for number in numbers if not 0 <= number < count]:
                 mistakes.add(item, f"{key}: there is no {key} {strays[0]}; the cluster has {count}, numbered from 0")
@@ -152,10 +153,6 @@ def healthy_pairs(platform: Platform) -> float | None:
     limit, wire = platform.limits.get("network.pairs"), (platform.wire_gb_per_s or 0.0) / (platform.devices or 1)
     reference = limit.reference if limit else None
     return reference or (wire * fmean(HEALTHY) if wire else None)
-
-
-def _leaves(cluster: SimulatedCluster) -> int:
-    return -(-cluster.nodes // cluster.leaf) if cluster.leaf else 0
 
 
 def _fault(item: Located, key: str, mistakes: Mistakes) -> ClusterFault | None:

@@ -50,7 +50,8 @@ def lines(checked: Check) -> list[str]:
     for verdict in (*result.rejections, *result.undecided, *result.marginal):
         finding = result.findings.get(verdict.key)
         code = f"{verdict.status.value} {finding.title}" if finding else verdict.status.value
-        texts.append(printable(f"{checked.names[verdict.culprit]} {code} {verdict.metric}: {sentence_of(verdict)}"))
+        name = checked.discovery.names[verdict.culprit]
+        texts.append(printable(f"{name} {code} {verdict.metric}: {sentence_of(verdict)}"))
     return texts
 
 
@@ -72,7 +73,7 @@ def _essence(checked: Check) -> str:
 def _undecided(checked: Check, worst: Verdict) -> str:
     """Return the reason why a limit could not be judged, then its metric; a value needs its name before it."""
     sentence = _told(checked, worst)
-    subject = "" if worst.culprit == NODE else f"{checked.names[worst.culprit]} "
+    subject = "" if worst.culprit == NODE else f"{checked.discovery.names[worst.culprit]} "
     name = worst.metric.partition(".")[2]
     return f"{subject}{sentence} ({worst.metric})" if worst.value is None else f"{subject}{name}: {sentence}"
 
@@ -84,7 +85,7 @@ def _worst(checked: Check, result: PassiveResult, verdicts: Sequence[Verdict]) -
     group = [verdict for verdict in verdicts if result.findings[verdict.key].fault_code is finding.fault_code]
     # A value is shorter than a sentence, but there is none if nothing is there.
     worst = next((verdict for verdict in group if verdict.value), worst)
-    subjects = list(dict.fromkeys(checked.names[verdict.culprit] for verdict in group))
+    subjects = list(dict.fromkeys(checked.discovery.names[verdict.culprit] for verdict in group))
     others = len({result.findings[verdict.key].code for verdict in verdicts}) - 1
     more = f" +{others} more" if others else ""
     return f"{as_ranges(subjects)} {finding.code} {finding.fault_code.name}{more}: {_detail(checked, worst, finding)}"

@@ -108,10 +108,8 @@ def nic_rate(root: Path) -> HostAnswer:
 
     It is read from texts such as "400 Gb/sec (4X NDR)".
     """
-    rates = {}
-    for name, port in ports(root).items():
-        if text(port / "state").endswith("ACTIVE"):
-            rates[name] = _gb_per_s(port)
+    active_ports = {name: port for name, port in ports(root).items() if text(port / "state").endswith("ACTIVE")}
+    rates = {name: _gb_per_s(port) for name, port in active_ports.items()}
     if not rates:
         raise HiddenFact("no RDMA port is active")
     slowest = min(rates, key=lambda name: rates[name])

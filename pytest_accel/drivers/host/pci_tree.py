@@ -170,10 +170,8 @@ SWITCHED = NEARNESS[:2]
 @fact(machine="the hypervisor may flatten the tree")
 def nic_distance(root: Path) -> HostAnswer:
     """Return the worst distance of an accelerator to its nearest RDMA NIC."""
-    nics = {}
-    for nic in sorted((root / "sys/class/infiniband").glob("*")):
-        if (nic / "device").exists():
-            nics[nic.name] = _resolve(nic / "device")
+    paths = sorted((root / "sys/class/infiniband").glob("*"))
+    nics = {path.name: _resolve(path / "device") for path in paths if (path / "device").exists()}
     if not nics:
         raise Absent("there is no RDMA NIC")
     nearest = {}

@@ -65,7 +65,7 @@ def attributed_after_repeat(
 ) -> list[Measurement]:
     """Return the measurements of all devices whose worst pair changes when `fresh` cells replace those in `before`.
 
-    See `attributed`.
+    See `attribute`.
     """
     # the samples of the repeat replace the first ones, which were selected for being low
     new_cells = {row.subject: row.details["cells"] for row in fresh if "cells" in row.details}

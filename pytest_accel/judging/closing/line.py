@@ -36,7 +36,7 @@ def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
 
 def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     limits = [verdict for verdict in verdicts if verdict.status is not Status.NOT_APPLICABLE]
-    failures = [verdict for verdict in limits if verdict.fails and verdict.status is Status.FAIL]
+    failures = [verdict for verdict in limits if verdict.rejects]
     holding = sum(verdict.status.holds for verdict in limits)
     tally = f"{holding}/{len(limits)} limits" if limits or not around.own_tests else around.own_tests
     if around.interrupted:

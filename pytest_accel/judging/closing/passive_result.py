@@ -56,7 +56,7 @@ class PassiveResult:
     @property
     def rejections(self) -> list[Verdict]:
         """The verdicts that reject the node, the most severe finding first."""
-        failures = [verdict for verdict in self.verdicts if verdict.fails and verdict.status is Status.FAIL]
+        failures = [verdict for verdict in self.verdicts if verdict.rejects]
         return sorted(failures, key=lambda verdict: list(Severity).index(self.findings[verdict.key].severity))
 
     @property

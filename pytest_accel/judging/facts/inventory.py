@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_accel.core.fact_metrics import FACT_METRICS, sane, shared_request
 from pytest_accel.core.host_facts import HOST_FACTS
-from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Trouble, Value
+from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Names, Trouble, Value
 from pytest_accel.core.messages import Problem
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.sku_types import Limit, Sku, is_unknown_part
@@ -71,18 +71,23 @@ def disturbance(metric: str, device: Device, devices: Sequence[Device] = ()) -> 
 class Discovery:
     """The answer of the sensor to a discovery.
 
-    `problems` are drivers that failed, `shown` the accelerators that the PCI bus and /dev show without any driver.
+    `problems` are drivers that failed, `unclaimed` the accelerators that the PCI bus and /dev show without any driver.
     `expected_by` says what makes the expected number of devices certain, such as a platform that was named; empty if
     nothing does. `part` is True if it is the number of a part of the node, of which the bus shows all devices.
     """
 
     devices: tuple[Device, ...] = ()
     problems: Sequence[Problem] = ()
-    unclaimed: Sequence[dict[str, Any]] = field(default=())
+    unclaimed: Sequence[dict[str, Any]] = ()
     container: str = ""
     """The kind of the container that the run is in, empty for none."""
     expected_by: str = ""
     part: bool = False
+
+    @property
+    def names(self) -> Names:
+        """Display name by subject (the UUID of a device, or NODE)."""
+        return Names.of(self.devices)
 
     def unreachable(self, vendor: str | None) -> Trouble | None:
         """Return the trouble with accelerators that the machine shows and no driver can use, or None.

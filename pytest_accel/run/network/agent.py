@@ -97,7 +97,7 @@ class Agent:
 
 
 def verified(part: NetworkPart, best: float) -> NetworkPart:
-    """Return the finding of rank 0 on a node; unmeasured if it does not follow from the node's own `best` value."""
+    """Return the finding of rank 0 on a node; unmeasured if it does not follow from the node's own value `best`."""
     if (best or part.found != "good") and (part.score or 0.0) <= best:
         return part
     claimed, actual = show(part.score, "GB/s"), show(best or None, "GB/s")

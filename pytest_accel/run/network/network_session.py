@@ -152,7 +152,7 @@ class NetworkSession:
         if not failures:
             return ""
         worst = failures[0]
-        return printable(f"{self._target.names[worst.culprit]} {worst.metric}: {sentence_of(worst)}", SHOWN)
+        return printable(f"{self._target.discovery.names[worst.culprit]} {worst.metric}: {sentence_of(worst)}", SHOWN)
 
     def _domain(self) -> str:
         """Return the NVLink domain of the devices, empty without one or if they are in several."""

@@ -283,8 +283,7 @@ class WorkerPool:
             return
         self.progress.step("starting the worker processes")
         with self.timeline.phase("starting"):
-            troubles = self._open(missing)
-            self._unopened.update(self._open_again(troubles))
+            self._unopened.update(self._open_again(self._open(missing)))
 
     def _leave_out(self, group: Group, reason: str) -> None:
         """Remember why a group is not measured again."""
