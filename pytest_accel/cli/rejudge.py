@@ -59,7 +59,7 @@ def judge_again(record: Run, terms: Terms, boards: PackingList | None = None) ->
     packing_list = (entry.get("sha256", ""), entry.get("names_nodes", False)) if entry else None
     has_diagnostic = any(measurement.metric == diagnostics.METRIC for measurement in record.measurements)
     terms = replace(terms, devices=tuple(record.devices), packing_list=packing_list, has_diagnostic=has_diagnostic)
-    judge = _Again(record, terms, terms.required)
+    judge = _Rejudgement(record, terms, terms.required)
     verdicts = [verdict for key in _keys(record) for verdict in judge.verdicts(key)]
     circumstances = _circumstances(record, terms)
     metrics = {measurement.metric for measurement in record.measurements}
@@ -112,7 +112,7 @@ def other_conditions(measurement: Measurement, sku: Sku | None) -> str | None:
     return None
 
 
-class _Again:
+class _Rejudgement:
     """A record, and the limits that its measurements are judged by again."""
 
     def __init__(self, record: Run, terms: Terms, limits: Mapping[str, Limit]) -> None:

@@ -39,7 +39,7 @@ class Timeline:
             self._phase = outer
 
     def account(self, metric: str, parts: Mapping[str, float]) -> None:
-        """Distribute the time of a call, counted as "measuring" so far, over its phases: `parts` of `seconds_by_phase`."""
+        """Distribute the time of a call, counted as "measuring" so far, over its phases (`seconds_by_phase`)."""
         totals = self.probes.setdefault(metric, {})
         for phase, seconds in parts.items():
             self._seconds["measuring"] -= seconds

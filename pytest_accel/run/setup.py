@@ -91,7 +91,7 @@ def read_inputs(options: Options) -> Inputs:
     elif options.simulate:
         cluster, node = simulation.cluster(options.simulate)
     rendezvous = rendezvous_of(options.launch, os.environ) if options.network and not options.simulate else None
-    sku = options.sku or (node.asked if node else "")
+    sku = options.sku or (node.sku_option if node else "")
     term_options = TermOptions(sku, options.platform, options.level, options.prefix)
     return Inputs(
         options,

@@ -57,7 +57,7 @@ def cluster(value: str, root: Path = Path("/")) -> tuple[SimulatedCluster, Simul
     _demand_no_accelerator(option, root)
     with refusing(option):
         loaded = load_cluster(value)
-    return loaded, SimulatedNode(loaded.source, loaded.sku, loaded.asked, loaded.platform, loaded.seed)
+    return loaded, SimulatedNode(loaded.source, loaded.sku, loaded.sku_option, loaded.platform, loaded.seed)
 
 
 def network(cluster: SimulatedCluster, plan: NetworkRun) -> NetworkRun:

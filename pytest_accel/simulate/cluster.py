@@ -81,7 +81,7 @@ class SimulatedCluster:
 
     source: str
     sku: Sku
-    asked: str
+    sku_option: str
     """Name of the SKU for --accel-sku."""
     platform: Platform
     nodes: int
@@ -135,7 +135,7 @@ def load_cluster(name: str) -> SimulatedCluster:
     if not rate:
         raise BadFile(f"{name}: 'gb_per_s' is missing: what a healthy pair reaches; {platform.name} states no NICs")
     options = {"devices": platform.devices or DEFAULT_DEVICES, **fields, "sku": sku, "platform": platform}
-    cluster = SimulatedCluster(str(path), asked=sku_name, gb_per_s=rate, faults=faults, **options)
+    cluster = SimulatedCluster(str(path), sku_option=sku_name, gb_per_s=rate, faults=faults, **options)
     for item, fault in zip(root.data["faults"].data if faults else (), faults, strict=True):
         leaves = -(-cluster.nodes // cluster.leaf) if cluster.leaf else 0
         for key, count in (("node", cluster.nodes), ("leaf", leaves), ("rail", cluster.devices)):

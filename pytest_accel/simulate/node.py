@@ -52,7 +52,7 @@ class SimulatedNode:
 
     source: str
     sku: Sku
-    asked: str
+    sku_option: str
     """Name of the SKU for --accel-sku."""
     platform: Platform
     seed: int = 0

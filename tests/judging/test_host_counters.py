@@ -113,7 +113,7 @@ class Root(Called):
 
     def __init__(self, root: Path) -> None:
         super().__init__("sensor")
-        machine = Machine(shown=list, host=partial(host_facts, root), kernel_reports=None)
+        machine = Machine(hints=list, host=partial(host_facts, root), kernel_reports=None)
         self._sensor = Sensor(self.said, machine)  # type: ignore[arg-type]
 
     def send(self, event: str, **fields: Any) -> None:
