@@ -84,7 +84,7 @@ class Problem:
     kind: TroubleKind
     """"device", or "need" if no device is to blame."""
     reason: str
-    sightings: Sequence[str] = ()
+    shown: Sequence[str] = ()
     """The places at which the machine shows devices of this driver."""
 
 

@@ -143,7 +143,7 @@ def _listing(problems: Sequence[Problem], drivers: Collection[str] = ()) -> str:
 
 def _problem(problem: Problem, drivers: Collection[str]) -> str:
     """Return the problem of a driver, with its devices' locations if it is none of the `drivers` that found some."""
-    locations = problem.sightings if problem.driver not in drivers else ()
+    locations = problem.shown if problem.driver not in drivers else ()
     text = f" ({_listed(locations)})" if locations else ""
     return f"{problem.driver}{text}: {problem.reason}"
 
