@@ -115,7 +115,7 @@ def _figure(reading: Measurement, sku: Sku, platform: Platform) -> GoodFigure | 
     share = reading.of_peak if limit is not None and limit.relative else None
     if limit is not None and limit.relative and share is None:
         return None
-    value = share.mean if share else float(reading.value or 0)  # kept() lets numbers alone pass
+    value = share.mean if share else float(reading.value or 0)  # is_baseline() lets numbers alone pass
     if not value > 0:
         return None
     unit = OF_PEAK if share else reading.unit
