@@ -82,12 +82,12 @@ def nights_found(metric: str, loss: float, seed: int) -> dict[str, list[int]]:
             result = RequestAttempts(kinds=KINDS, past_of=only(history.past, which))
             for one in figures:
                 result.add(one)
-            if result.short(metric, None):
+            if result.shortfalls(metric, None):
                 for one in again:
                     result.add(one)
                 result.end_rounds()
             for device in DEVICES:
-                if result.judged(metric, device.uuid, None).status in (Status.MARGINAL, Status.FAIL):
+                if result.verdict_on(metric, device.uuid, None).status in (Status.MARGINAL, Status.FAIL):
                     found[which if device.index == 0 else "healthy"].append(number)
         runs.append(run_of(number, figures))
     return found

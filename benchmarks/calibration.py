@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from field_noise import DEVICES, FieldNode
 
-from pytest_accel.judging.records.calibration import Calibrated, Calibration, GoodFigure, calibrate
+from pytest_accel.judging.records.calibration import CalibratedMetric, Calibration, GoodFigure, calibrate
 
 METRICS = {
     "memory": ("stream.triad", "GB/s", 2950.0),
@@ -46,7 +46,7 @@ def calibrated(nodes: int, runs: int) -> Calibration:
     return calibrate([each for some in by_run for each in some])
 
 
-def counted(found: Calibrated, first: int, nodes: int, every: float = 0.0) -> tuple[int, int]:
+def counted(found: CalibratedMetric, first: int, nodes: int, every: float = 0.0) -> tuple[int, int]:
     """Return how many verdicts of so many nodes from number `first` on are below the floor, and how many there are."""
     some = [each for node in range(first, first + nodes) for each in readings(node, 1, {}, every)]
     values = [each.value for each in some if each.metric == found.metric]

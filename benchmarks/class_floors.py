@@ -73,10 +73,10 @@ def node(row: classes.ClassRow, limits: Sequence[tuple[Sku, Limit]], seed: str, 
             for subject in subjects:
                 share = centre * (1 + deviation * own.get(subject, 0.0)) * (1 + noise * draw.gauss(0, of_goes))
                 result.add(_measured(limit, subject, share, draw, go))
-            if not result.short(limit.metric, limit):
+            if not result.shortfalls(limit.metric, limit):
                 break
         result.end_rounds()
-        verdicts += [result.judged(limit.metric, each, limit) for each in subjects]
+        verdicts += [result.verdict_on(limit.metric, each, limit) for each in subjects]
     return verdicts
 
 

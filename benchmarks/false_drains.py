@@ -246,7 +246,7 @@ def _judged(
     last: Sequence[Measurement] = node.go(family, night, 0)
     for one in last:
         result.add(one)
-    if result.short(metric, limit):
+    if result.shortfalls(metric, limit):
         last = node.go(family, night, 1)
         for one in last:
             result.add(one)
@@ -254,7 +254,7 @@ def _judged(
     for one in last:
         if not one.notes:
             figures.setdefault(key(one), {})[one.subject] = float(one.value or 0)
-    return [result.judged(metric, device.uuid, limit) for device in DEVICES]
+    return [result.verdict_on(metric, device.uuid, limit) for device in DEVICES]
 
 
 def healthy(task: tuple[int, int, Asked]) -> Counter[str]:

@@ -287,7 +287,7 @@ def add_records(folder: Path, nodes: int) -> None:
 def make_records(folder: Path, nodes: int) -> None:
     """Write record folders: valid records with a measurement and a verdict for each figure, alike but for names."""
     from pytest_accel.core.measurement import Device, Measurement, estimate_of
-    from pytest_accel.core.run import Against, Circumstances
+    from pytest_accel.core.run import Circumstances, Objection
     from pytest_accel.core.sku_types import Limit
     from pytest_accel.core.verdict import Status, Verdict
     from pytest_accel.judging.closing.line import close
@@ -318,7 +318,7 @@ def make_records(folder: Path, nodes: int) -> None:
                 verdicts.append(Verdict(name, each.uuid, Status.PASS, (), unit, value, **kept))
         around = Circumstances(
             required=[each.key for each in verdicts], names={each.uuid: each.name for each in devices},
-            expected_devices=GPUS, sku="h100-sxm", level="quick", against=[Against("unasked", "drawn")],
+            expected_devices=GPUS, sku="h100-sxm", level="quick", against=[Objection("unasked", "drawn")],
         )  # fmt: skip
         made = Run(
             run={"started": "2026-11-23T02:00:00+00:00", "ended": "2026-11-23T02:02:00+00:00",

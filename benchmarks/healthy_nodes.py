@@ -106,20 +106,20 @@ class Node:
             return
         for found in self._go(metric, limit, declared, seconds, result, again=False):
             result.add(foreseen(found, self.sku))
-        if any(result.short(name, each) for name, each in own.items()):
+        if any(result.shortfalls(name, each) for name, each in own.items()):
             self._repeat(limit, declared, seconds, result)
         for name, each in own.items():
             for subject in subjects:
-                yield result.judged(name, subject, each)
+                yield result.verdict_on(name, subject, each)
 
     def _repeat(self, limit: Limit, declared: Declaration, seconds: float, result: RequestAttempts) -> None:
         """Measure all devices, or the pairs that are short, again, as far as there is time for repeats."""
         turns = len(self.devices) if declared.runs == "in_turn" else 1
-        first, pairs = seconds * turns, peer_matrix.accused(result.rows, limit.floor or 0.0)
+        first, pairs = seconds * turns, peer_matrix.pairs_below(result.rows, limit.floor or 0.0)
         wanted = peer_matrix.seconds_again(pairs, first) if pairs else first
-        granted = self._repeats.together(declared, wanted, repeats.least(declared, first))
+        granted = self._repeats.together(declared, wanted, repeats.min_seconds(declared, first))
         if not granted:
-            result.end_rounds(self._repeats.spent(declared))
+            result.end_rounds(self._repeats.shortage(declared))
             return
         self._repeats.spend(declared, granted)
         for found in self._go(limit.metric, limit, declared, granted / turns, result, again=True):
@@ -149,11 +149,11 @@ class Node:
         self, limit: Limit, device: DrawnDevice, common: float, seconds: float, result: RequestAttempts, *, again: bool
     ) -> list[Measurement]:
         """Return a go at all pairs, or a second one at those that are short."""
-        pairs: Sequence[peer_matrix.Pair] = peer_matrix.accused(result.rows, limit.floor or 0.0) if again else ()
+        pairs: Sequence[peer_matrix.Pair] = peer_matrix.pairs_below(result.rows, limit.floor or 0.0) if again else ()
         if not pairs:
             pairs = tuple(permutations(self.devices, 2))
             result.rows = self._rows(limit, device, pairs, common, seconds / len(pairs))
-            return peer_matrix.attributed(result.rows, Names())
+            return peer_matrix.attribute(result.rows, Names())
         device.precision = 0.0
         fresh = self._rows(limit, device, pairs, common, seconds / len(pairs))
         return peer_matrix.attributed_after_repeat(result.rows, fresh, Names())

@@ -219,12 +219,12 @@ def judged(node: Node, family: str | None = None) -> tuple[list[Verdict], RunAtt
         result, limit = RequestAttempts(**with_it), of.limits.get(metric)
         for one in node.go(metric):
             result.add(one)
-        if result.short(metric, limit):
+        if result.shortfalls(metric, limit):
             for one in node.go(metric):
                 result.add(one)
         result.end_rounds()
-        found += [result.judged(metric, one.subject, limit) for one in template_]
-        every.measured.update(result.measured)
+        found += [result.verdict_on(metric, one.subject, limit) for one in template_]
+        every.by_key.update(result.by_key)
     return found, every
 
 

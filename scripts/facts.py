@@ -15,7 +15,7 @@ from pytest_accel.drivers.vendors.nvidia import identity as nv_identity
 from pytest_accel.drivers.vendors.nvidia import links as nv_links
 from pytest_accel.drivers.vendors.nvidia import memory as nv_memory
 from pytest_accel.drivers.vendors.nvidia import power as nv_power
-from pytest_accel.judging.facts.error_counters import judged_by
+from pytest_accel.judging.facts.error_counters import metrics_of
 from pytest_accel.views.markdown import table
 
 BEGIN = "## Facts of a device"
@@ -130,7 +130,7 @@ def _group(title: str, facts: Mapping[str, DeviceFact]) -> list[str]:
 
 
 def _device_row(name: str, fact: DeviceFact) -> Sequence[str]:
-    use = ", ".join([*(f"`{metric}`" for metric in judged_by(name)), *([fact.used] if fact.used else [])])
+    use = ", ".join([*(f"`{metric}`" for metric in metrics_of(name)), *([fact.used] if fact.used else [])])
     sources = "; ".join(filter(None, (_code(names.get(name, "")) for names in (NVML, AMDSMI, FILES))))
     return f"`{name}`", fact.unit, fact.means, sources, use or RECORD_ONLY
 

@@ -102,7 +102,9 @@ def _metrics() -> Iterator[Sequence[str]]:
         if probe.fact or not probe.packaged:
             continue
         for metric in _names(probe):
-            has_neighbours = like_devices.compared(Measurement(metric, "", _unit(probe, metric))) and not probe.node
+            has_neighbours = (
+                like_devices.is_comparable(Measurement(metric, "", _unit(probe, metric))) and not probe.node
+            )
             itself = WRONG.get(probe.verifies, "") if metric not in probe.also else ""
             cells = (
                 limits_of(metric),
@@ -129,7 +131,7 @@ def _beside(unit: str) -> str:
 
 def _device_row(name: str, fact: DeviceFact, reason: str) -> Sequence[str]:
     """Return the row of a fact of a device, with the reason if nothing judges it."""
-    metrics = error_counters.judged_by(name)
+    metrics = error_counters.metrics_of(name)
     judges = [f"`{metric}` ({limits_of(metric) or NO_LIMIT})" for metric in metrics]
     limited, change = any(map(limits_of, metrics)), _change(name, metrics)
     nothing = "" if limited or change or fact.used else NO_LIMIT if judges else reason

@@ -20,7 +20,7 @@ from pytest_accel.run.record import FILE
 from pytest_accel.run.record_files import RecordFiles
 from pytest_accel.run.signature import Trust
 from pytest_accel.run.statement import SUMS
-from pytest_accel.run.terms import Wanted
+from pytest_accel.run.terms import TermOptions
 from pytest_accel.skus import loader
 
 LONGEST = 300
@@ -73,7 +73,7 @@ class Buyer:
         same_files = set(node_record.files.values()) == set(sku.files.values())
         origin = "it is judged otherwise by the files that it states" if same_files else _made(node_record.files, sku)
         try:
-            rejudged = rejudge.judge_again(run, rejudge.terms_of(Wanted(sku.name, prefix="--"), sku, run))
+            rejudged = rejudge.judge_again(run, rejudge.terms_of(TermOptions(sku.name, prefix="--"), sku, run))
         except WrongUse as error:
             return replace(node_record, objection=f"{origin}, which cannot judge it: {error}")
         line = printable(rejudged.closing.line.removeprefix(f"{rejudge.AGAIN} "), LONGEST)

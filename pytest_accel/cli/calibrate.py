@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     for line in view.lines(figures, origin):
         print(line)
     if not any(view.limited(figure, sku, platform) for figure in figures.metrics):
-        shortage = "; ".join(sorted(set(figures.left_out.values()))) or "none was measured"
+        shortage = "; ".join(sorted(set(figures.skipped_metrics.values()))) or "none was measured"
         raise BadFile(f"nothing was written: no metric has enough devices or runs ({shortage})")
     return _write(args.output, records, figures, origin)
 

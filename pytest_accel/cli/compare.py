@@ -12,7 +12,7 @@ from pytest_accel.judging.records.differences import RecordComparison, compare, 
 from pytest_accel.judging.verdicts.background import SpreadOf
 from pytest_accel.run import record
 from pytest_accel.run.options import AUTO, Refused
-from pytest_accel.run.terms import Wanted
+from pytest_accel.run.terms import TermOptions
 from pytest_accel.views import record_comparison
 
 DESCRIPTION = """Show what changed between two records of the same devices, most important first: devices, verdicts,
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     notes = [note for entry in records for note in _incomplete(entry)]
     doubted = [f"{entry.path} is not believed: {entry.objections[0]}" for entry in records if entry.objections]
     if reason := not_comparable(first, last) or "".join(doubted[:1]):  # nothing is concluded from it
-        comparison = RecordComparison(first, last, other=reason)
+        comparison = RecordComparison(first, last, obstacle=reason)
     else:
         spread, remarks = _spread(last)
         comparison, notes = compare(first, last, spread), [*notes, *remarks]
@@ -52,7 +52,7 @@ def _spread(run: Run) -> tuple[SpreadOf, list[str]]:
     """Return the variation of a metric among healthy devices by the SKU of a record, and a note if it is not known."""
     sku_asked, name = run.sku.get("asked"), run.sku.get("name")
     try:
-        sku = Wanted(str(name if sku_asked in (None, AUTO) else sku_asked)).named(on_hardware=False)
+        sku = TermOptions(str(name if sku_asked in (None, AUTO) else sku_asked)).load_sku(on_hardware=False)
     except (BadFile, Refused):
         sku = None
     if sku is None or sku.name != name:

@@ -13,7 +13,7 @@ from pytest_accel.core.untrusted import BadFile
 from pytest_accel.fleet.delivery import acceptance, choice, document, files, records, runs
 from pytest_accel.fleet.jobs import run_folder
 from pytest_accel.run.options import AUTO
-from pytest_accel.run.terms import Wanted
+from pytest_accel.run.terms import TermOptions
 from pytest_accel.skus import packing_list
 
 OPTIONS = ("packing_list", "sku", "allowed_signers", "nonce", "revoked", "name")
@@ -43,8 +43,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def report(args: argparse.Namespace, form: str) -> int:
     """Write the document in a format of `document.FORMATS`, and return the exit status. Raises WrongUse."""
     boards = packing_list.load(args.packing_list) if args.packing_list else None
-    selection = Wanted(args.sku or AUTO, prefix="--")
-    buyer = Buyer(selection.named(on_hardware=False), verify.trust_of(args))
+    selection = TermOptions(args.sku or AUTO, prefix="--")
+    buyer = Buyer(selection.load_sku(on_hardware=False), verify.trust_of(args))
     delivery_files = files.find(args.folder)
     delivered = records.read(delivery_files.records, buyer.examined)
     delivered.refused += delivery_files.unreadable
@@ -54,7 +54,7 @@ def report(args: argparse.Namespace, form: str) -> int:
     choice.choose(delivered, datetime.now(timezone.utc))
     if not delivered.nodes:
         raise BadFile(f"{args.folder}: holds no record that counts", *delivered.refused[:1])
-    selection.named(on_hardware=not all(node.simulated for node in delivered.nodes))
+    selection.load_sku(on_hardware=not all(node.simulated for node in delivered.nodes))
     name = args.name or args.folder.absolute().name
     expected = [node.name for folder in delivery_files.runs for node in run_folder.load(folder).expected]
     outcome = acceptance.delivery(name, delivered, boards, expected)

@@ -15,7 +15,7 @@ from pytest_accel.run import terms
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
-from pytest_accel.run.setup import Asked, Found, asked_of, chosen, discover, settled
+from pytest_accel.run.setup import Inputs, Target, choose_devices, discover, read_inputs, target_of
 from pytest_accel.run.terms import Terms
 from pytest_accel.skus import skeleton
 from pytest_accel.skus.products import Product
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     itself cannot be used, 6 if it cannot be used for lack of a driver, a library or torch, and 4 if the devices are not
     of one SKU.
     """
-    request = asked_of(Options(sku="auto"))
+    request = read_inputs(Options(sku="auto"))
     pool = WorkerPool(SensorClient(request.options.patience))
     try:
         setup, refused = _look(request, pool)
@@ -63,20 +63,20 @@ def run(args: argparse.Namespace) -> int:
     return _status(setup, refused)
 
 
-def _look(request: Asked, pool: WorkerPool) -> tuple[Found, Refused | None]:
+def _look(request: Inputs, pool: WorkerPool) -> tuple[Target, Refused | None]:
     """Discover the devices, and return as far as it is known what a run would find, and why it would be refused."""
     discovery = discover(request, pool)
-    setup = Found(discovery, Terms(), discovery.devices)
+    setup = Target(discovery, Terms(), discovery.devices)
     try:
-        setup = settled(request, discovery)
-        setup = chosen(setup, request.options.devices)
+        setup = target_of(request, discovery)
+        setup = choose_devices(setup, request.options.devices)
         terms.refuse_divided(setup.devices, setup.terms.platform)
     except Refused as error:
         return setup, error
     return setup, None
 
 
-def _sku_lines(setup: Found, products: list[Product]) -> list[str]:
+def _sku_lines(setup: Target, products: list[Product]) -> list[str]:
     """Return the lines on SKU and platform; if there is no one SKU, what the devices are instead."""
     if setup.terms.sku:
         return [f"SKU: {setup.terms.sku.name}, platform: {setup.terms.platform.name}"]
@@ -105,7 +105,7 @@ def _skeleton(product: Product) -> str:
     return skeleton.text(product.devices, product.skus[0] if product.skus else product.nearest)
 
 
-def _status(setup: Found, refused: Refused | None) -> int:
+def _status(setup: Target, refused: Refused | None) -> int:
     """Say on stderr what keeps a run from measuring, and return the exit status."""
     problem = setup.discovery.unreachable(setup.terms.sku.vendor if setup.terms.sku else None)
     if problem:

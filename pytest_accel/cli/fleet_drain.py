@@ -145,7 +145,7 @@ def _apply(steps: Sequence[Step], nodes: Sequence[NodeResult], folder: Path) -> 
     """Run the commands, and enter each in the ledger of the folder. Raises SlurmError, or BadFile if not allowed."""
     results = {node.node: node.result for node in nodes}
     for step in steps:
-        # Asked for right before its command: a node that somebody has drained or resumed meanwhile is left alone.
+        # Inputs for right before its command: a node that somebody has drained or resumed meanwhile is left alone.
         state = next((state for state in slurm.nodes([step.node]) if state.name == step.node), None)
         if reason := plans.changed(step.seen, state):
             print(printable(f"left alone: {step.node}: {reason}"))

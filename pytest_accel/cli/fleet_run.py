@@ -30,7 +30,7 @@ from pytest_accel.core.words import counted
 from pytest_accel.fleet.delivery import document
 from pytest_accel.fleet.jobs import fleet_metrics, ledger, run_folder, slurm, states, submission
 from pytest_accel.fleet.jobs import fleet_report as reports
-from pytest_accel.fleet.jobs.run_folder import FleetAsked
+from pytest_accel.fleet.jobs.run_folder import FleetRequest
 from pytest_accel.fleet.jobs.states import NodeResult, State
 from pytest_accel.fleet.jobs.submission import Submitter
 from pytest_accel.fleet.jobs.waiting import NIGHTS, ProgressLine, RunWatch, Watch, until_done, watch_of
@@ -73,7 +73,7 @@ rejected ones that are not drained as metrics for Prometheus. The exit statuses 
 )
 
 
-STATES: Final[Mapping[str, Callable[[FleetAsked, Sequence[NodeResult]], str]]] = {
+STATES: Final[Mapping[str, Callable[[FleetRequest, Sequence[NodeResult]], str]]] = {
     "text": partial(reports.text, fold=slurm.fold),
     "json": reports.as_json,
     "md": partial(reports.markdown, fold=slurm.fold),
@@ -199,7 +199,7 @@ def run(args: argparse.Namespace) -> int:
     return exits.NOT_JUDGED if remaining else exits.HOLDS
 
 
-def _asked(args: argparse.Namespace, name: str, folder: Path) -> FleetAsked:
+def _asked(args: argparse.Namespace, name: str, folder: Path) -> FleetRequest:
     """Return the request of the run in a folder, or that of a new one of that name. Raises BadFile or SlurmError."""
     exists = run_folder.exists(folder)
     return submission.without_busy(
@@ -207,7 +207,7 @@ def _asked(args: argparse.Namespace, name: str, folder: Path) -> FleetAsked:
     )
 
 
-def begun(args: argparse.Namespace, name: str, folder: Path) -> FleetAsked:
+def begun(args: argparse.Namespace, name: str, folder: Path) -> FleetRequest:
     """Return the request of a new run. Raises BadFile or SlurmError."""
     if folder.exists() and (not folder.is_dir() or any(path.name != run_folder.LOCK for path in folder.iterdir())):
         raise BadFile(f"--output: {folder} exists and holds no {run_folder.FILE}; name a new folder")
@@ -227,7 +227,7 @@ def begun(args: argparse.Namespace, name: str, folder: Path) -> FleetAsked:
         nodes = [node for node in nodes if not node.partition] or nodes
     if not nodes:
         raise BadFile(f"--partition: there is no node in {args.partition or 'Slurm'}")
-    return FleetAsked(
+    return FleetRequest(
         id=name,
         created=submission.now(),
         version=pytest_accel.__version__,
@@ -275,7 +275,7 @@ def _demand_known(words: Sequence[str]) -> None:
         raise BadFile(f"after --: {printable(message.partition('error: ')[2] or message, 300)}")
 
 
-def _continued(fleet: FleetAsked, args: argparse.Namespace, folder: Path) -> FleetAsked:
+def _continued(fleet: FleetRequest, args: argparse.Namespace, folder: Path) -> FleetRequest:
     """Return the request of the run in a folder, with the present states of its nodes.
 
     The command line that began it may be given again; another one raises BadFile.
@@ -301,7 +301,7 @@ def _continued(fleet: FleetAsked, args: argparse.Namespace, folder: Path) -> Fle
     return submission.with_states(fleet, slurm.nodes(names))
 
 
-def _needed(fleet: FleetAsked, folder: Path, args: argparse.Namespace) -> tuple[list[str], list[str]]:
+def _needed(fleet: FleetRequest, folder: Path, args: argparse.Namespace) -> tuple[list[str], list[str]]:
     """Return the nodes to submit jobs for, and sentences on why there is none for others.
 
     Raises BadFile for a node of --again that is not expected.
@@ -322,7 +322,7 @@ def tell_all(sentences: Sequence[str]) -> None:
         print(printable(sentence))
 
 
-def _show_plan(fleet: FleetAsked, folder: Path, nodes: Sequence[str]) -> int:
+def _show_plan(fleet: FleetRequest, folder: Path, nodes: Sequence[str]) -> int:
     """Print what would be submitted; return 0."""
     for reason, group in grouped(fleet.expected, lambda node: node.skipped).items():
         if reason:

@@ -17,7 +17,7 @@ from pytest_accel.core.durations import duration, value_that
 from pytest_accel.core.printable import printable
 
 if TYPE_CHECKING:
-    from pytest_accel.run.passive import Checked
+    from pytest_accel.run.passive import Check
 
 NPD = {exits.HOLDS: 0, exits.REJECTED: 1}
 """node-problem-detector's statuses of those of ours that it has: 0 OK, 1 not OK. Every other one is 2, unknown."""
@@ -124,11 +124,11 @@ def _check(args: argparse.Namespace, end: float) -> int:
     return NPD.get(status, NPD_UNKNOWN) if args.npd else status
 
 
-def _status(checked: Checked, *, fresh: bool, required: bool) -> int:
+def _status(checked: Check, *, fresh: bool, required: bool) -> int:
     """Return the exit status of a check that was made."""
-    last = checked.last if fresh else None
-    result = checked.found
-    if (result and result.broken) or (last and last.rejects):
+    last = checked.last_run if fresh else None
+    result = checked.result
+    if (result and result.rejections) or (last and last.rejects):
         return exits.REJECTED
     if result is None or result.undecided or (required and not (last and last.good)):
         return exits.NOT_JUDGED

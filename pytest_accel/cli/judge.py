@@ -19,7 +19,7 @@ from pytest_accel.judging.records.differences import judged_otherwise
 from pytest_accel.run import record
 from pytest_accel.run.options import AUTO, Refused
 from pytest_accel.run.statement import SUMS
-from pytest_accel.run.terms import Terms, Wanted
+from pytest_accel.run.terms import TermOptions, Terms
 from pytest_accel.run.terms import boards as boards_of
 from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.views import record_comparison, terminal
@@ -66,9 +66,8 @@ def run(args: argparse.Namespace) -> int:
     terms, boards = _terms(old, args)
     new = judge_again(old, terms, boards)
     names = record.names_of(new)
-    screen.show(
-        [(f"{path}: {_as_what(new.sku.get('name', 'no SKU'), new.info['platform'], new.info['level'])}", "bold")]
-    )
+    sku, platform, level = new.sku.get("name", "no SKU"), new.info["platform"], new.info["level"]
+    screen.show([(f"{path}: judged as {sku}, platform {platform}, level {level}", "bold")])
     screen.show([*_belief(old), *_lists(old, new)])
     screen.show(table(new.verdicts, names, record.findings_of(new), full=args.verbose, width=screen.width()))
     screen.show(record_comparison.changed(judged_otherwise(old, new)))
@@ -116,8 +115,8 @@ def _terms(old: Run, args: argparse.Namespace) -> tuple[Terms, PackingList | Non
     sku_asked = old.sku.get("asked")
     default = sku_asked if sku_asked and sku_asked != AUTO else old.sku.get("name")
     name = str(args.sku or default or AUTO)
-    selection = Wanted(name, args.platform or AUTO, args.level, "--")
-    sku = selection.named(on_hardware=not old.info.get("simulated"))
+    selection = TermOptions(name, args.platform or AUTO, args.level, "--")
+    sku = selection.load_sku(on_hardware=not old.info.get("simulated"))
     terms = rejudge.terms_of(selection, sku, old)
     boards = boards_of(args.packing_list, "--packing-list")
     if sku is None:
@@ -126,7 +125,7 @@ def _terms(old: Run, args: argparse.Namespace) -> tuple[Terms, PackingList | Non
         if boards:
             raise Refused("--packing-list: the record names no SKU, and without one nothing is judged; add --sku")
         terms = replace(terms, platform=Platform(str(old.info.get("platform")), None))
-    return replace(terms, named=bool(args.sku)), boards
+    return replace(terms, sku_named=bool(args.sku)), boards
 
 
 def _check_free(folder: Path) -> None:
@@ -148,11 +147,6 @@ def _write(new: Run, old: Run, path: Path, folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         record.write(new, folder)
     return folder / record.FILE
-
-
-def _as_what(sku: str, platform: str, level: str) -> str:
-    """Return the terms of a judgement in words."""
-    return f"judged as {sku}, platform {platform}, level {level}"
 
 
 def _close(closing: Closing, run: Run, *, full: bool) -> None:

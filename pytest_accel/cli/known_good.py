@@ -18,9 +18,8 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku_types import Platform, Sku
 from pytest_accel.core.untrusted import BadFile
-from pytest_accel.core.verdict import Status
 from pytest_accel.judging.records.calibration import OF_PEAK, GoodFigure
-from pytest_accel.judging.verdicts.history import VARYING, kept
+from pytest_accel.judging.verdicts.history import VARYING, is_baseline
 from pytest_accel.probes.declare import finder_of
 from pytest_accel.run import record
 from pytest_accel.run.record import names_of
@@ -35,7 +34,7 @@ def gather(names: Sequence[str], refused: list[str], *, rehearsal: bool) -> list
     A line on each file that does not count, path and reason, is added to `refused`.
     """
     runs: dict[str, Run] = {}
-    for path in [path for name in names for path in record.below(Path(name), refused)]:
+    for path in [path for name in names for path in record.files_below(Path(name), refused)]:
         try:
             run = record.read(path, rehearsal=rehearsal)
         except BadFile as error:
@@ -63,8 +62,8 @@ def unusable(run: Run) -> str | None:
     if circumstances.narrowed:
         return f"the run was filtered: {', '.join(circumstances.narrowed)}"
     for verdict in run.verdicts:  # a rate or a time may fail here; a fact, an error or a lost device may not
-        figure = kept(Measurement(verdict.metric, verdict.subject, verdict.unit, verdict.value))
-        if verdict.fails and verdict.status is Status.FAIL and not figure:
+        figure = is_baseline(Measurement(verdict.metric, verdict.subject, verdict.unit, verdict.value))
+        if verdict.rejects and not figure:
             return f"it rejects {names_of(run)[verdict.subject]}: {verdict.metric} {sentence_of(verdict)}"
     return f"it is not believed: {run.objections[0]}" if run.objections else None
 
@@ -96,7 +95,7 @@ def readings(records: Sequence[Run], sku: Sku, platform: Platform) -> list[GoodF
     nodes = node_numbers(records)
     figures = []
     for run, node in zip(records, nodes, strict=True):
-        newest = {(reading.metric, reading.subject): reading for reading in run.measurements if kept(reading)}
+        newest = {(reading.metric, reading.subject): reading for reading in run.measurements if is_baseline(reading)}
         for reading in newest.values():
             figure = _figure(reading, sku, platform)
             if figure is not None:
@@ -116,7 +115,7 @@ def _figure(reading: Measurement, sku: Sku, platform: Platform) -> GoodFigure | 
     share = reading.of_peak if limit is not None and limit.relative else None
     if limit is not None and limit.relative and share is None:
         return None
-    value = share.mean if share else float(reading.value or 0)  # kept() lets numbers alone pass
+    value = share.mean if share else float(reading.value or 0)  # is_baseline() lets numbers alone pass
     if not value > 0:
         return None
     unit = OF_PEAK if share else reading.unit

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     status = guarded(lambda: _run(words))
     if words[:1] == ["health"]:
         return status  # whatever becomes of the line, the status is the result
-    loss = output.lost()
+    loss = output.loss()
     if loss:
         print(f"standard output: {loss}", file=sys.stderr)
     # 4 instead of 0, since a file that the output was redirected to is incomplete.

@@ -80,7 +80,7 @@ def guarded(work: Callable[[], int]) -> int:
         # Without a file it is no file or folder that the system refuses, but a bug.
         if not error.filename:
             return _bug(error)
-        print(printable(paths.refused(error)), file=sys.stderr)
+        print(printable(paths.refusal(error)), file=sys.stderr)
         return exits.WRONG
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

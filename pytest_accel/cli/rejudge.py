@@ -13,23 +13,23 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement, Peak
 from pytest_accel.core.metric_name import parse
 from pytest_accel.core.reasons import Note
-from pytest_accel.core.run import Against, AgainstKind, Circumstances, Run
+from pytest_accel.core.run import Circumstances, Objection, ObjectionKind, Run
 from pytest_accel.core.sku_types import DeclaredBy, Limit, Sku
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.causes.diagnosis import explaining
-from pytest_accel.judging.closing.anew import of_then
+from pytest_accel.judging.closing.anew import basis_of
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.facts import diagnostics, packing
 from pytest_accel.judging.facts.inventory import Discovery, facts
 from pytest_accel.judging.facts.preconditions import skip_verdict
 from pytest_accel.judging.facts.telemetry import SOAK_METRICS
 from pytest_accel.judging.verdicts.attempts import MetricKey, RunAttempts
-from pytest_accel.judging.verdicts.history import kept_in
+from pytest_accel.judging.verdicts.history import stored_pasts
 from pytest_accel.judging.verdicts.smallest_losses import of_run
 from pytest_accel.probes.declare import conditions_of, declaration_of
 from pytest_accel.run.options import AUTO
 from pytest_accel.run.record import finding_entries, names_of, packing_entry, sku_entry
-from pytest_accel.run.terms import Terms, Wanted
+from pytest_accel.run.terms import TermOptions, Terms
 from pytest_accel.skus import peaks
 from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.waivers import used, waivable
@@ -38,14 +38,14 @@ AGAIN = "JUDGED AGAIN"
 """The first words of the closing line of a record that was judged again."""
 
 
-def terms_of(selection: Wanted, sku: Sku | None, record: Run) -> Terms:
+def terms_of(selection: TermOptions, sku: Sku | None, record: Run) -> Terms:
     """Return the terms to judge a record by; level and platform are those of its run unless others are wanted.
 
     Raises Refused.
     """
     platform = str(record.info.get("platform"))
     default = platform if sku and sku.platform_named(platform) else AUTO
-    return selection.settled(sku, record.devices, level=record.info.get("level"), platform=default)
+    return selection.terms_for(sku, record.devices, level=record.info.get("level"), platform=default)
 
 
 def judge_again(record: Run, terms: Terms, boards: PackingList | None = None) -> Run:
@@ -56,10 +56,10 @@ def judge_again(record: Run, terms: Terms, boards: PackingList | None = None) ->
     if boards:
         record = _compared_with(boards, record)
     entry = record.packing_list
-    names_nodes = (entry.get("sha256", ""), entry.get("names_nodes", False)) if entry else None
-    diagnosed = any(measurement.metric == diagnostics.METRIC for measurement in record.measurements)
-    terms = replace(terms, devices=tuple(record.devices), listed=names_nodes, diagnosed=diagnosed)
-    judge = _Again(record, terms, terms.required)
+    packing_list = (entry.get("sha256", ""), entry.get("names_nodes", False)) if entry else None
+    has_diagnostic = any(measurement.metric == diagnostics.METRIC for measurement in record.measurements)
+    terms = replace(terms, devices=tuple(record.devices), packing_list=packing_list, has_diagnostic=has_diagnostic)
+    judge = _Rejudgement(record, terms, terms.required)
     verdicts = [verdict for key in _keys(record) for verdict in judge.verdicts(key)]
     circumstances = _circumstances(record, terms)
     metrics = {measurement.metric for measurement in record.measurements}
@@ -83,7 +83,7 @@ def _compared_with(boards: PackingList, record: Run) -> Run:
     left_out = {*packing.METRICS} - {*metrics}
     time = next((reading.ended for reading in record.measurements if reading.metric.startswith("inventory.")), 0.0)
     host = str(record.info.get("host", ""))
-    figures = [figure for metric in metrics for figure in packing.measured(metric, boards, record.devices, host, time)]
+    figures = [figure for metric in metrics for figure in packing.facts(metric, boards, record.devices, host, time)]
     others = [reading for reading in record.measurements if reading.metric not in packing.METRICS]
     return replace(
         record,
@@ -112,16 +112,16 @@ def other_conditions(measurement: Measurement, sku: Sku | None) -> str | None:
     return None
 
 
-class _Again:
+class _Rejudgement:
     """A record, and the limits that its measurements are judged by again."""
 
     def __init__(self, record: Run, terms: Terms, limits: Mapping[str, Limit]) -> None:
         self.record, self.terms, self.limits = record, terms, limits
         self.before = grouped(record.verdicts, lambda verdict: (verdict.metric, verdict.subject))
-        past_of, explain = kept_in(record.baseline), explaining(record.devices)
+        past_of, explain = stored_pasts(record.baseline), explaining(record.devices)
         self.attempts = RunAttempts.of_run(record, terms.spread_of, past_of, explain)
         for fact in facts("inventory.sku", Discovery(tuple(record.devices)), terms.sku):  # by today's threshold file
-            attempts = self.attempts.measured.get((fact.metric, fact.subject), [])
+            attempts = self.attempts.by_key.get((fact.metric, fact.subject), [])
             attempts[:] = [replace(attempt, value=fact.value) for attempt in attempts]
 
     def verdicts(self, key: MetricKey) -> list[Verdict]:
@@ -138,7 +138,7 @@ class _Again:
         return [_waived(self._verdict(key, limit, verdict), verdict) for limit, verdict in pairs]
 
     def _verdict(self, key: MetricKey, limit: Limit | None, old: Verdict | None) -> Verdict:
-        terms, attempts = self.terms, of_then(self.attempts.measured.get(key, []), old)
+        terms, attempts = self.terms, basis_of(self.attempts.by_key.get(key, []), old)
         declaration = declaration_of(key[0])
         fact = declaration is not None and declaration.fact
         skip = skip_verdict(*key, terms.sku, terms.platform, self.record.devices, fact=fact)
@@ -207,18 +207,18 @@ def _circumstances(record: Run, terms: Terms) -> Circumstances:
     return replace(after, overridden=len(metrics), other_datasheet=datasheet, own_file=own_file, not_judged=not_judged)
 
 
-def _against(record: Run, terms: Terms) -> Iterator[Against]:
+def _against(record: Run, terms: Terms) -> Iterator[Objection]:
     """Yield what stood against an acceptance then, and that level or platform differ, which decided what was measured.
 
     Whoever names the SKU of an accelerator asks for an acceptance.
     """
-    is_acceptance = terms.named and terms.accelerator
-    kinds: dict[AgainstKind, AgainstKind] = {"unasked": "run", "tests": "filter"} if is_acceptance else {}
+    is_acceptance = terms.sku_named and terms.accelerator
+    kinds: dict[ObjectionKind, ObjectionKind] = {"unasked": "run", "tests": "filter"} if is_acceptance else {}
     for reason in record.circumstances.against if record.circumstances else ():
         if reason.kind not in ("file", "floors"):
-            yield Against(kinds.get(reason.kind, reason.kind), reason.text)
+            yield Objection(kinds.get(reason.kind, reason.kind), reason.text)
     for key, value in (("level", terms.level), ("platform", terms.platform.name)):
         if record.info.get(key) != value:
-            yield Against("run", f"{key} {value} instead of the run's {record.info.get(key)}")
+            yield Objection("run", f"{key} {value} instead of the run's {record.info.get(key)}")
     if record.circumstances is None:
-        yield Against("run" if is_acceptance else "unasked", "the record does not say how it was made")
+        yield Objection("run" if is_acceptance else "unasked", "the record does not say how it was made")

@@ -11,7 +11,7 @@ from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.yaml_nodes import nearest
 from pytest_accel.simulate import cluster
-from pytest_accel.simulate.faults import FAULTS, told
+from pytest_accel.simulate.faults import FAULTS, description
 
 DESCRIPTION = "List the faults that --accel-simulate can put into a simulated node or cluster."
 
@@ -30,8 +30,8 @@ def run(args: argparse.Namespace) -> int:
 
     Raises WrongUse if no fault has such a name.
     """
-    faults = {name: told(kind) for name, kind in FAULTS.items()}
-    faults |= {name: cluster.told(kind) for name, kind in cluster.CLUSTER_FAULTS.items()}
+    faults = {name: description(kind) for name, kind in FAULTS.items()}
+    faults |= {name: cluster.description(kind) for name, kind in cluster.CLUSTER_FAULTS.items()}
     if word := args.list:
         names = [word] if word in faults else [name for name in faults if word in name]
         if not names:

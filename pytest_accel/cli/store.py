@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         return run_chosen(args)
     except OSError as error:
-        raise BadFile(paths.refused(error) if error.filename else f"{args.store}: {error.strerror}") from None
+        raise BadFile(paths.refusal(error) if error.filename else f"{args.store}: {error.strerror}") from None
 
 
 def _day(text: str) -> date:

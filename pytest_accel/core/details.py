@@ -286,7 +286,7 @@ RoundKind = Literal["domain", "pairs", "suspects", "confirm", "path", "all"]
 "domain": the nodes of each NVLink domain. "pairs": all nodes in pairs. "suspects": pairs of suspects. "confirm": each
 suspect with a proven partner. "path": a slow pair of good nodes once more. "all": all good nodes in one group."""
 
-Found = Literal["good", "slow", "wrong", "not reached", "island", "unclear", "unmeasured", "left out"]
+NetworkOutcome = Literal["good", "slow", "wrong", "not reached", "island", "unclear", "unmeasured", "left out"]
 """The conclusion of a network run on one node.
 
 "good": one of its rounds was as fast as those of the others. "slow": none was, with any partner. "wrong": data arrived
@@ -310,7 +310,7 @@ class NodeRound:
 class NetworkPart:
     """The result of a network run for one node: the part of network.json that the node's own record holds."""
 
-    found: Found
+    found: NetworkOutcome
     score: float | None = None
     """GB/s that each rank sent in the best of its pairs; None if none was measured."""
     median: float | None = None

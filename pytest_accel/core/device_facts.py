@@ -16,7 +16,7 @@ from pytest_accel.core.data_file import read
 
 @dataclass(frozen=True)
 class DeviceFact:
-    """One fact. `used` says which decisions use it beside the metrics that judge it (`error_counters.judged_by`).
+    """One fact. `used` says which decisions use it beside the metrics that judge it (`error_counters.metrics_of`).
 
     `worse` is "less" or "more" if such a value is a loss, `right` the one value that is right if there is one.
     """

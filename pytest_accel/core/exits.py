@@ -33,7 +33,7 @@ class WrongUse(Exception):
     def __str__(self) -> str:
         return "\n".join(self.args)
 
-    def behind(self, words: str) -> list[str]:
+    def prefixed(self, words: str) -> list[str]:
         """Return the lines, the first of them behind "words: "."""
         first, *lines = self.args or ("",)
         return [f"{words}: {first}", *lines]

@@ -22,19 +22,19 @@ from pytest_accel.core.measurement import Value
 class FactMetric:
     """One metric: its unit, the facts that it needs, and the function that computes it from their values.
 
-    `also` are facts that it takes into account where the device states them, and None where it does not.
+    `extras` are facts that it takes into account where the device states them, and None where it does not.
     """
 
     unit: str
     needs: tuple[str, ...]
-    of: Callable[..., Value | None]
+    compute: Callable[..., Value | None]
     """Returns None if the device states too little; the last fact that is missing is the reason."""
-    also: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
 
     @property
     def facts(self) -> tuple[str, ...]:
         """The facts that it is computed from, needed or not."""
-        return (*self.needs, *self.also)
+        return (*self.needs, *self.extras)
 
 
 SLOWDOWNS = {
@@ -198,17 +198,17 @@ INACTIVE = "inactive"
 class Counter:
     """One error counter: the fact that it is read from, and how it is read.
 
-    `also` are facts that `read` takes besides, None where the device does not state them.
+    `extras` are facts that `total` takes besides, None where the device does not state them.
     If `per` is not zero the metric is a rate per that many seconds, and shorter intervals count as that long.
     """
 
     fact: str
-    read: Callable[..., int] = int
+    total: Callable[..., int] = int
     unit: str = "count"
     per: float = 0.0
-    also: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
 
-    def over(self, increase: int, seconds: float) -> float:
+    def value_over(self, increase: int, seconds: float) -> float:
         """Return the metric's value for an increase in `seconds`: a rate if `per` is set, else the increase."""
         return increase * self.per / max(self.per, seconds) if self.per else increase
 
@@ -242,7 +242,7 @@ OF_SYSTEM = ("node reboot", "system reboot")
 """Requests of NVIDIA's driver that the state of the whole system makes: then every GPU states them."""
 
 
-def asked_of_all(action: object, actions: Sequence[object]) -> str | None:
+def shared_request(action: object, actions: Sequence[object]) -> str | None:
     """Return the reason why a device's request for recovery is not its own fault: others state it too; else None."""
     of_all = action in OF_SYSTEM and actions.count(action) > 1
     return f"the driver asks for a {action} on several devices, whichever of them failed" if of_all else None
@@ -266,7 +266,7 @@ def _counter(
     fact: str, by: str = "number", errors: Sequence[str] = (), also: Sequence[str] = (), **rate: Any
 ) -> Counter:
     """Return the counter of a row; `errors` are the counters of NVLinks that it sums."""
-    return Counter(fact, _links(*errors) if errors else READERS[by], also=tuple(also), **rate)
+    return Counter(fact, _links(*errors) if errors else READERS[by], extras=tuple(also), **rate)
 
 
 ERROR_COUNTERS: Mapping[str, Counter] = {

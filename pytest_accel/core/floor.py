@@ -37,7 +37,7 @@ class Floor:
     excuses: tuple[tuple[Reason, float], ...] = ()
     """The facts that make a value beyond the bound INCONCLUSIVE, each with the worst value that it excuses: software
     older than that of the bound, down to the limit's own floor; a ring, if the run states no algorithm."""
-    unknown: tuple[OtherVersion, ...] = ()
+    unknowns: tuple[OtherVersion, ...] = ()
     """The versions that are not known. They excuse nothing."""
 
     @property
@@ -58,7 +58,7 @@ def floor_in_force(
     """
     of_method = {key: value for key, value in limit.conditions.items() if key not in COMPARED}
     differs = found_differences(conditions, of_method)
-    outside, unknown = within(limit.software, software)
+    outside, unknown = misfit(limit.software, software)
     usable, class_floor = limit, limit.class_floor
     if outside and not (limit.relative or is_rate(limit.unit) or is_time(limit.unit)):
         return Floor(usable, excuses=((outside, -math.inf),))  # a fact is no published figure: its bound stays
@@ -70,7 +70,7 @@ def floor_in_force(
     if class_floor is None or (usable.floor or 0) >= (class_floor.share if usable.relative else class_floor.value):
         basis = BASES.get(limit.source.kind) if limit.source and usable.bounded else None
         return Floor(usable, basis, tuple(excuses), tuple(unknown) if usable.bounded else ())
-    older, unknown = within(class_floor.software, software)
+    older, unknown = misfit(class_floor.software, software)
     bounds = usable if usable.unit == class_floor.unit else limit.without_bounds()
     bound = replace(limit.without_bounds(), ceiling=bounds.ceiling, warn=bounds.warn, published=usable.published)
     bound = replace(bound, floor=class_floor.value, unit=class_floor.unit)
@@ -78,7 +78,7 @@ def floor_in_force(
     return Floor(bound, Basis.CLASS, tuple(excuses), tuple(unknown))
 
 
-def within(ranges: Mapping[str, str], software: Mapping[str, Any]) -> tuple[OtherVersion | None, list[OtherVersion]]:
+def misfit(ranges: Mapping[str, str], software: Mapping[str, Any]) -> tuple[OtherVersion | None, list[OtherVersion]]:
     """Return the first version outside of its range, None if there is none, and those that are not known."""
     unknown: list[OtherVersion] = []
     for name, text in ranges.items():

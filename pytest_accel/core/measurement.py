@@ -186,7 +186,7 @@ class Measurement:
     on_all: Mapping[str, Value] = field(default_factory=dict)
     """Facts: the value of every device that has to have the same one, by its name."""
 
-    def noted(self, kind: str) -> str:
+    def note(self, kind: str) -> str:
         """Return the text of the first note of a kind, empty without one."""
         return next((note.text for note in self.notes if note.kind == kind), "")
 

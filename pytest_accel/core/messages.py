@@ -51,11 +51,11 @@ class CallTrouble(Trouble):
     """The traceback of the exception, empty without one."""
     exited: bool = False
     """True if the process ended by itself, without a signal."""
-    shared: bool = False
+    culprit_unknown: bool = False
     """True if it is not known which of several processes is to blame."""
-    waited: bool = False
+    waited_in_torch: bool = False
     """True if every process was in torch, where it may have waited for another node."""
-    stopped: bool = False
+    secondary: bool = False
     """True if the process was stopped, or failed, only because another one had failed."""
     unless_lost: CallTrouble | None = None
     """The trouble in place of this one for a device that its management library calls lost; None for this one."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final, Literal
 
-from pytest_accel.core.details import Found, NetworkPart, RoundKind
+from pytest_accel.core.details import NetworkOutcome, NetworkPart, RoundKind
 from pytest_accel.core.verdict import Closing
 
 SCHEMA: Final = 1
@@ -26,7 +26,7 @@ error, which may be the fault of any node of the group. "no report": its agent d
 SCORED: Final[tuple[RoundKind, ...]] = ("pairs", "suspects", "confirm", "path")
 """The rounds of pairs, the best of which is the score of a node."""
 
-NAMED: Final[tuple[Found, ...]] = ("slow", "wrong", "not reached")
+NAMED: Final[tuple[NetworkOutcome, ...]] = ("slow", "wrong", "not reached")
 """The conclusions that name a node as bad."""
 
 
@@ -124,7 +124,7 @@ class Round:
 class NodeConclusion:
     """The conclusion on one node. They are in the order of the run's nodes."""
 
-    found: Found
+    found: NetworkOutcome
     score: float | None = None
     """GB/s: the best of its rounds; None if none was measured."""
     partners: int = 0

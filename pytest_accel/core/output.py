@@ -50,7 +50,7 @@ class Unbreakable:
             os.close(null)
 
 
-def lost() -> str | None:
+def loss() -> str | None:
     """Flush standard output, and return the reason why text for it was lost; None if none was."""
     if not isinstance(sys.stdout, Unbreakable):
         return None

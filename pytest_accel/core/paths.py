@@ -53,7 +53,7 @@ def writing(option: str, path: Path, kind: type[WrongUse] = WrongUse) -> Iterato
         raise kind(f"{option}: cannot write to {path}: {error.strerror}") from None
 
 
-def refused(error: OSError) -> str:
+def refusal(error: OSError) -> str:
     """Return the file or folder that the system refuses, and the reason. Raises nothing, whatever it refuses."""
     if not isinstance(error.filename, str | bytes):
         return error.strerror or str(error)

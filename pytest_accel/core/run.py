@@ -37,11 +37,11 @@ class TimeSpent(TypedDict, total=False):
     """Absent if the sensor read nothing."""
 
 
-AgainstKind = Literal["unasked", "tests", "filter", "run", "file", "floors", "time"]
+ObjectionKind = Literal["unasked", "tests", "filter", "run", "file", "floors", "time"]
 
 
 @dataclass(frozen=True)
-class Against:
+class Objection:
     """A reason why a run cannot be an acceptance, whatever its verdicts are.
 
     `unasked`: nobody asked for one: the SKU was not named, or it is none of an accelerator.
@@ -52,7 +52,7 @@ class Against:
     `time`: not every test was run within the time limit. Such a run is NOT JUDGED, unless it rejects.
     """
 
-    kind: AgainstKind
+    kind: ObjectionKind
     text: str
 
 
@@ -70,7 +70,7 @@ class Circumstances:
     level: str = ""
     day: str = ""
     """The date of the run in ISO format; empty where it is not known."""
-    against: Sequence[Against] = ()
+    against: Sequence[Objection] = ()
     """Everything that stands against an acceptance, independent of the verdicts."""
     not_judged: tuple[str, ...] = ()
     """Parts of the node that an acceptance on this platform does without."""
@@ -96,11 +96,11 @@ class Circumstances:
     """The exit status that pytest gave an interrupted run."""
 
     @property
-    def called(self) -> Names:
+    def labels(self) -> Names:
         """The display names, with subjects that have none."""
         return Names(self.names)
 
-    def texts(self, *kinds: AgainstKind) -> list[str]:
+    def texts(self, *kinds: ObjectionKind) -> list[str]:
         """Return the reasons of some kinds against an acceptance, in words."""
         return [reason.text for reason in self.against if reason.kind in kinds]
 
@@ -162,12 +162,12 @@ class Launch:
     """The id of the job; empty if it has none."""
 
     @property
-    def shared(self) -> bool:
+    def shares_folder(self) -> bool:
         """True if several nodes may write into one folder: each needs one of its own in it."""
         return bool(self.job) or self.nodes is None or self.nodes > 1
 
     @property
-    def refused(self) -> str | None:
+    def refusal(self) -> str | None:
         """The reason why this task must not measure: another task of the node does; None for the first of a node."""
         if not self.local_rank:
             return None

@@ -101,7 +101,7 @@ def _behind_past(_: reasons.BehindPast, verdict: Verdict) -> str:
 
 def _cause(reason: reasons.Cause, verdict: Verdict) -> str:
     cause = f"in an earlier attempt {reason.text}" if reason.before else reason.text
-    by_neighbours = verdict.failed_by is not None and verdict.failed_by is verdict.neighbours
+    by_neighbours = verdict.failing_comparison is not None and verdict.failing_comparison is verdict.neighbours
     if reason.lost is None or reason.expected is None or by_neighbours:  # by those, the headline says how far behind
         return cause
     slower = "slower" if reason.lost > 0 else "faster"
@@ -217,7 +217,7 @@ def _parts(verdict: Verdict) -> tuple[list[str], list[str]]:
 
 def _deciding(verdict: Verdict, candidates: Sequence[Reason]) -> list[Reason]:
     """Return the reasons after the first that decided a verdict: a comparison, an excuse, a doubt."""
-    comparison = verdict.failed_by
+    comparison = verdict.failing_comparison
     kinds: list[type[Reason]] = [reasons.BehindNodes] if verdict.status.fails else []
     kinds += [reasons.BehindNeighbours] if comparison and comparison is verdict.neighbours else []
     kinds += [reasons.BehindPast] if comparison and comparison is verdict.past else []
@@ -251,7 +251,7 @@ def _joined(group: Sequence[Reason], verdict: Verdict) -> list[str]:
 
 def limit_of(verdict: Verdict) -> str:
     """Return the limit that decided a verdict: "class floor 554 TFLOPS", "9.0% behind 7 neighbours"; empty without."""
-    of_class = "class " if verdict.basis is Basis.CLASS and not verdict.failed_by else ""
+    of_class = "class " if verdict.basis is Basis.CLASS and not verdict.failing_comparison else ""
     return of_class + bounds(verdict, verdict.unit)
 
 
@@ -260,7 +260,7 @@ def bounds(verdict: Verdict, unit: str, floor: str = "floor", ceiling: str = "ce
 
     Where a comparison failed the verdict, that is the largest distance that it allows.
     """
-    if comparison := verdict.failed_by:
+    if comparison := verdict.failing_comparison:
         reference = f"its {comparison.since} run" if comparison.since else f"{comparison.count} neighbours"
         return f"{comparison.allowed:.1%} behind {reference}"
     warns = "warn " if verdict.limit and verdict.limit.warns else ""
@@ -268,8 +268,8 @@ def bounds(verdict: Verdict, unit: str, floor: str = "floor", ceiling: str = "ce
         return warns + verdict.limit.version
     if verdict.expected is not None:
         return f"{warns}= {verdict.expected}"
-    if verdict.warned:
-        return f"warn {show(verdict.warned[0], unit)}"
+    if verdict.passed_warning:
+        return f"warn {show(verdict.passed_warning[0], unit)}"
     sides = [(floor, verdict.floor), (ceiling, verdict.ceiling)]
     text = joint.join(f"{word} {show(bound, unit)}" for word, bound in sides if bound is not None)
     return text and warns + text

@@ -310,14 +310,14 @@ class Spread:
     """The widest range at any clock."""
 
     @property
-    def ours(self) -> bool:
+    def own_probe(self) -> bool:
         """True if our own probes measured it on this product; a vendor's file states one product's for all of them."""
         return self.source.kind == "measured" and self.declared_by is not DeclaredBy.VENDOR_FILE
 
     @property
     def one_node(self) -> bool:
         """True if another tool measured it on no more than one node, or on another product."""
-        return not self.ours and (self.declared_by is DeclaredBy.VENDOR_FILE or (self.source.nodes or 1) < 2)
+        return not self.own_probe and (self.declared_by is DeclaredBy.VENDOR_FILE or (self.source.nodes or 1) < 2)
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def exists(path: Path, *, folder: int | None = None) -> bool:
     except OSError as error:
         if error.errno in _NOTHING:
             return False
-        raise BadFile(paths.refused(error)) from None  # such as ESTALE: the server of a network file system forgot it
+        raise BadFile(paths.refusal(error)) from None  # such as ESTALE: the server of a network file system forgot it
     except ValueError:  # a NUL character
         return False
     return True

@@ -186,7 +186,7 @@ class Verdict:
             return False
         of_class = limit.class_floor and value < limit.class_floor.value
         holds = math.isnan(value) or (self.margin is not None and self.margin >= 0)
-        return not (self.device_failed or self.failed_by or of_class or holds)
+        return not (self.device_failed or self.failing_comparison or of_class or holds)
 
     @property
     def rank(self) -> tuple[bool, int]:
@@ -194,7 +194,7 @@ class Verdict:
         return not self.fails, WORST_FIRST.index(self.status)
 
     @property
-    def warned(self) -> tuple[float, float] | None:
+    def passed_warning(self) -> tuple[float, float] | None:
         """The warning limit that made the verdict MARGINAL, in the unit of the value, and the margin to it, below 0."""
         warn = next((reason.warn for reason in self.reasons if isinstance(reason, PastWarning)), None)
         if self.status is not Status.MARGINAL or warn is None or not isinstance(self.value, int | float):
@@ -212,19 +212,19 @@ class Verdict:
         return (self.floor is not None and value < self.floor) or (self.ceiling is not None and value > self.ceiling)
 
     @property
-    def compared(self) -> list[Comparison]:
+    def comparisons(self) -> list[Comparison]:
         """The comparisons with like devices and with the own past, as far as there are any."""
         return [comparison for comparison in (self.neighbours, self.past) if comparison]
 
     @property
     def behind(self) -> bool:
         """True if the device is behind its neighbours or its own past, so that it is worth measuring again."""
-        return any(comparison.status is not Status.PASS for comparison in self.compared)
+        return any(comparison.status is not Status.PASS for comparison in self.comparisons)
 
     @property
-    def failed_by(self) -> Comparison | None:
+    def failing_comparison(self) -> Comparison | None:
         """The comparison that fails a verdict whose limit holds or is excused; None where the limit decided."""
-        matches = (comparison for comparison in self.compared if comparison.status is self.status)
+        matches = (comparison for comparison in self.comparisons if comparison.status is self.status)
         return next(matches, None) if self.status.fails else None
 
     @property
@@ -268,9 +268,9 @@ class Closing:
     """The result, also of a simulated node; None until then."""
     sensitivity: str = ""
     """The losses that the run would have rejected, in one sentence; empty if it measured no speed."""
-    named: tuple[Verdict, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
+    verdicts: tuple[Verdict, ...] = field(default=(), compare=False, metadata=NOT_IN_FILE)
     """The verdicts that the line names because they fail or are short: the worst of every device."""
-    next: str = field(default="", metadata=NOT_IN_FILE)
+    next_step: str = field(default="", metadata=NOT_IN_FILE)
     """The next step of a run that was HELD, or that found no device; empty for every other result."""
 
 
@@ -296,9 +296,9 @@ def show_margin(margin: float) -> str:
 
 def decisive_margin(verdict: Verdict) -> float | None:
     """Return the margin to what failed a verdict, to the warning limit that it is past, or to its limit; else None."""
-    if verdict.failed_by:
-        return -verdict.failed_by.lost
-    return verdict.warned[1] if verdict.warned else verdict.margin
+    if verdict.failing_comparison:
+        return -verdict.failing_comparison.lost
+    return verdict.passed_warning[1] if verdict.passed_warning else verdict.margin
 
 
 def margin_of(verdict: Verdict) -> str:

@@ -13,7 +13,7 @@ def listed(things: Collection[str], most: int = 3) -> str:
     return ", ".join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")
 
 
-def more(things: Sized, count: int = 1) -> str:
+def and_more(things: Sized, count: int = 1) -> str:
     """Return " (and 2 more)" for three things of which one was said, nothing where all were."""
     return f" (and {len(things) - count} more)" if len(things) > count else ""
 

@@ -18,7 +18,7 @@ ANSWER_SECONDS = 45.0
 which takes seconds each. Shorter than the patience of a run (--accel-patience)."""
 
 
-def each(
+def ask(
     questions: Mapping[Key, Callable[[], Answer]], seconds: float | None = None
 ) -> dict[Key, Answer | DriverProblem]:
     """Ask all questions at once and return the answers by key, within `seconds`.
@@ -28,7 +28,7 @@ def each(
     limit = ANSWER_SECONDS if seconds is None else seconds
     answers: dict[Key, Answer | DriverProblem] = {}
 
-    def ask(key: Key, question: Callable[[], Answer]) -> None:
+    def call(key: Key, question: Callable[[], Answer]) -> None:
         try:
             answers[key] = question()
         except DriverProblem as problem:
@@ -36,7 +36,7 @@ def each(
         except Exception as error:  # noqa: BLE001  a driver may raise anything
             answers[key] = NoAnswer(f"{type(error).__name__}: {error}")
 
-    threads = [threading.Thread(target=ask, args=pair, daemon=True) for pair in questions.items()]
+    threads = [threading.Thread(target=call, args=pair, daemon=True) for pair in questions.items()]
     for thread in threads:
         thread.start()
     deadline = time.monotonic() + limit
@@ -51,7 +51,7 @@ def answering(questions: Mapping[int, Callable[[], Device]]) -> tuple[list[Devic
 
     Raises DriverProblem if there are some and none answers.
     """
-    answers = each(questions)
+    answers = ask(questions)
     devices = [answer for answer in answers.values() if isinstance(answer, Device)]
     failures = [(index, answer) for index, answer in answers.items() if isinstance(answer, DriverProblem)]
     problems = [f"GPU {index} does not answer: {problem}" for index, problem in failures]

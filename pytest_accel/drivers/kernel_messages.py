@@ -58,8 +58,7 @@ def find(report: str) -> tuple[Message, str] | None:
     """Return the message that lines of the log match with its PCI address ("" for none), or None."""
     for message in messages().values():
         if match := message.pattern.search(report):
-            address = match.groupdict().get("address") or ""
-            return message, address.lower()
+            return message, (match.groupdict().get("address") or "").lower()
     return None
 
 

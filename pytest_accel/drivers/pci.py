@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.drivers.host import cpus_of, told
+from pytest_accel.drivers.host import cpus_of, peek
 
 DEVICES = Path("/sys/bus/pci/devices")
 
@@ -18,7 +18,7 @@ GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 def read(address: str | None, name: str) -> str:
     """Return the text of a file in the folder of the PCI function `address`, empty if it cannot be read."""
-    return told(DEVICES / str(address) / name)
+    return peek(DEVICES / str(address) / name)
 
 
 def identity(address: str | None, prefix: str) -> str | None:
@@ -68,11 +68,11 @@ def path(address: str | None) -> list[dict[str, Any]]:
 def _link(node: Path) -> dict[str, int]:
     link = {}
     for key, name in (("gen", "current_link_speed"), ("gen_max", "max_link_speed")):
-        speed = re.match(r"[\d.]+", told(node / name))
+        speed = re.match(r"[\d.]+", peek(node / name))
         if speed and float(speed[0]) in GENERATIONS:
             link[key] = GENERATIONS[float(speed[0])]
     for key, name in (("width", "current_link_width"), ("width_max", "max_link_width")):
-        width = told(node / name)
+        width = peek(node / name)
         if width.isdigit() and 0 < int(width) <= 32:
             link[key] = int(width)
     return link

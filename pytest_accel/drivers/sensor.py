@@ -74,7 +74,7 @@ def host_facts(root: Path, names: Iterable[str]) -> dict[str, Any]:
 class Machine:
     """The sources of a sensor beside the management libraries. The default is this machine."""
 
-    shown: Callable[[], list[Hint]] = hints
+    hints: Callable[[], list[Hint]] = hints
     """The accelerators that it shows without any library."""
     container: Callable[[], str] = lambda: host_environment().container
     """The kind of the container that this process is in, empty for none."""
@@ -113,7 +113,7 @@ class Sensor:
         Without `want`: all vendors with a hint; without hints: those whose library finds devices all the same, else the
         CPU. Vendors whose declaration cannot be used are sent as problems, whatever `want` is.
         """
-        hints = self._machine.shown()
+        hints = self._machine.hints()
         names = [want] if want else sorted({hint.driver for hint in hints}) or self._unseen() or of_every_machine()
         answers = [self._discovered(name, hints) for name in names]
         devices, problems = _distinct([device for group, _ in answers for device in group])
@@ -224,7 +224,7 @@ class Sensor:
         timeout = NoAnswer(f"its management library has not answered for {SILENT_SECONDS:g} s")
         silent = dict.fromkeys(self._owing, timeout)
         questions = {uuid: partial(answer, device) for uuid, device in self._devices.items() if uuid not in silent}
-        return {**deadlines.each(questions, SILENT_SECONDS), **silent}
+        return {**deadlines.ask(questions, SILENT_SECONDS), **silent}
 
     def watch(self, turn: int, hz: float) -> None:
         """Send a reading of every device, `hz` times a second, until `rest` of the same turn; then what it cost so far.

@@ -156,7 +156,7 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError("-p no:accel-acceptance cannot be combined with --accel-sku or --accel-simulate")
         own_paths = config.stash.get(OWN_PATHS, True)
         config.pluginmanager.register(Acceptance(config, own_paths), "accel-acceptance")
-        if compact.wanted(config, own_paths=own_paths):
+        if compact.is_compact(config, own_paths=own_paths):
             config.pluginmanager.register(compact.Compact(), "accel-compact")
 
 

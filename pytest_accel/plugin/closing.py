@@ -21,7 +21,7 @@ from pytest_accel.core.verdict import Closing, Status
 from pytest_accel.core.words import counted, listed
 from pytest_accel.judging.closing.line import Errors
 from pytest_accel.plugin import page_file, pytest_terminal
-from pytest_accel.plugin.collection import Collection, index_of, left_out
+from pytest_accel.plugin.collection import Collection, index_of, note_on_skipped
 from pytest_accel.plugin.interrupts import TIME_LIMIT, Interrupts
 from pytest_accel.plugin.loaded import loaded
 from pytest_accel.plugin.reports import Reports
@@ -70,12 +70,12 @@ class ClosingPlugin:
         except (Exception, SystemExit, pytest.fail.Exception, pytest.skip.Exception) as error:  # noqa: BLE001
             failure = f"a plugin at the end of the session ({type(error).__name__}: {error})"
             self._session.broken_after(failure)
-        closing = ledger.believed()  # a plugin that ran since may have reached the verdicts
+        closing = ledger.checked_closing()  # a plugin that ran since may have reached the verdicts
         session.exitstatus = closing.exit  # whatever another plugin has set
         closing_file.write(closing.line)
         width, full = pytest_terminal.folding_width(self._config), self._config.getoption("verbose", 0) > 0
         lines = _last_lines(self._session, self._reports.tests, closing, width, full=full)
-        options, file = self._session.asked.options, ledger.folder.file
+        options, file = self._session.inputs.options, ledger.folder.file
         if options.report and file:
             lines.append(page_file.write(ledger.record, file.parent, options.report))
         if options.sign and file:
@@ -108,7 +108,7 @@ class ClosingPlugin:
             if self._errors == Errors():
                 self._errors.broken.append("pytest reports a failure that belongs to no test")
         if stopped_by == TIME_LIMIT:
-            self._session.rule_out("time", self._session.deadline.ended)
+            self._session.rule_out("time", self._session.deadline.end_sentence)
             return self.finish()
         if exitstatus in JUDGED and not stopped_by:
             missing = [item for item in collection.items if measures(item) and item not in reports.ran]
@@ -166,18 +166,18 @@ class Planning:
     def pytest_terminal_summary(self, config: pytest.Config) -> None:
         """Write the plan."""
         session = config.stash[SESSION]
-        _write_section(config, plan.lines(session.found, self._collection.items, session.against))
+        _write_section(config, plan.lines(session.target, self._collection.items, session.against))
 
 
 def _write_section(config: pytest.Config, lines: list[terminal.Line]) -> None:
     """Write lines and the notes of the run, if there are any, below a title that names SKU and level."""
     session, reporter = config.stash[SESSION], pytest_terminal.reporter(config)
-    terms = session.found.terms
-    lines += [(f"note: {note}", "yellow") for note in (*session.ledger.record.notes, *left_out(config))]
+    terms = session.target.terms
+    lines += [(f"note: {note}", "yellow") for note in (*session.ledger.record.notes, *note_on_skipped(config))]
     if network := session.network.result:  # on the node of rank 0 alone
         lines += network_table.lines(network)
     if lines and reporter:
-        simulated = "SIMULATED " if session.asked.node else ""
+        simulated = "SIMULATED " if session.inputs.node else ""
         title = f"accel: {simulated}{terms.sku.name if terms.sku else 'no SKU'}, {terms.level}"
         reporter.section(title, sep="=", bold=True)
         pytest_terminal.write(config, terminal.folded(lines, pytest_terminal.folding_width(config)))
@@ -201,7 +201,7 @@ def _last_lines(
     stays in one line. With `full`, every finding has its next step, and the time and the hash of the record are shown.
     """
     ledger, folder = session.ledger, session.ledger.folder
-    run, together = ledger.record.info, session.asked.options.network  # no node leads on by itself from a network run
+    run, together = ledger.record.info, session.inputs.options.network  # no node leads on by itself from a network run
     took = [terminal.time_line(run["seconds"])] if full and "seconds" in run else []
     took += [terminal.sampling_line(run["sampling"])] if full and "sampling" in run else []
     findings, places = findings_of(ledger.record), locations_of(ledger.record)
@@ -213,17 +213,17 @@ def _last_lines(
         *([] if together else [*terminal.next_lines(closing, width), *_repeated(session, tests, closing)]),
         *terminal.sensitivity_lines(closing, ledger.verdicts, width, full=full),
         *terminal.folded(took, width),
-        *terminal.record_lines(folder.file, folder.instead_of, lost=bool(folder.lost)),
-        *(terminal.hash_lines(ledger.record.sha256, width) if full and folder.file and not folder.lost else ()),
+        *terminal.record_lines(folder.file, folder.instead_of, lost=bool(folder.loss)),
+        *(terminal.hash_lines(ledger.record.sha256, width) if full and folder.file and not folder.loss else ()),
     ]
 
 
 def _repeated(session: Session, tests: Tests, closing: Closing) -> list[terminal.Line]:
     """Return the command that repeats the tests which the closing line names; the page of the first run stays."""
-    keys = [verdict.key for verdict in closing.named if verdict.status is not Status.UNMEASURED]
+    keys = [verdict.key for verdict in closing.verdicts if verdict.status is not Status.UNMEASURED]
     if not (names := [tests[key] for key in keys if key in tests]):
         return []
-    command = [word for word in session.asked.options.command if word.partition("=")[0] != "--accel-report"]
+    command = [word for word in session.inputs.options.command if word.partition("=")[0] != "--accel-report"]
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for option in ("-k", "--accel-output", "--accel-hours"):  # the options to leave out
         parser.add_argument(option)

@@ -42,12 +42,12 @@ class Collection:
         names = metafunc.fixturenames
         for probe in LIMITED:
             if f"accel_{probe}" in names:
-                facts = self._session.found.limited_facts(probe)
+                facts = self._session.target.limited_facts(probe)
                 metafunc.parametrize(f"accel_{probe}", facts or [None], indirect=True)
         if "accel_size" in names:
-            metafunc.parametrize(("accel_operation", "accel_size"), self._session.found.collectives(), indirect=True)
+            metafunc.parametrize(("accel_operation", "accel_size"), self._session.target.collectives(), indirect=True)
         if SUBJECT in names:
-            subjects = {device.uuid: device.name for device in self._session.found.devices}
+            subjects = {device.uuid: device.name for device in self._session.target.devices}
             if "accel_devices" in names and "accel_device" not in names:
                 subjects = {"node": "node"}
             tests = [pytest.param(subject, id=name) for subject, name in subjects.items()]
@@ -55,7 +55,7 @@ class Collection:
 
     def _no_device(self) -> pytest.ParameterSet:
         """Return the parameter of a test that is skipped because there is no device."""
-        problem = self._session.found.discovery.unreachable(None)
+        problem = self._session.target.discovery.unreachable(None)
         reason = f"no device: {problem.reason if problem else 'pytest-accel discover tells more'}"
         return pytest.param("", id="none", marks=pytest.mark.skip(reason=reason))
 
@@ -76,9 +76,9 @@ class Collection:
             return False
         if not isinstance(item, pytest.Item) or (index := index_of(item)) is None:
             return True
-        if ORDER[index] == "test_vendor_diagnostic" and diagnostics.METRIC not in self._session.found.terms.required:
+        if ORDER[index] == "test_vendor_diagnostic" and diagnostics.METRIC not in self._session.target.terms.required:
             return False
-        return ORDER[index] in NETWORK if self._session.asked.options.network else ORDER[index] != "test_network"
+        return ORDER[index] in NETWORK if self._session.inputs.options.network else ORDER[index] != "test_network"
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Remember the order of collection.
@@ -112,7 +112,7 @@ class Collection:
         session.items.sort(key=positions.__getitem__)
         self.items = list(session.items)  # a hook may take tests out of the session's own list later
         if not plans_only(session.config.option):
-            self._progress.expect(plan.time_left(self._session.found, self._session.measuring, self.items))
+            self._progress.expect(plan.time_left(self._session.target, self._session.measuring, self.items))
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Note that tests were taken out, unless an option that does so is noted already."""
@@ -140,7 +140,7 @@ def index_of(item: pytest.Item) -> int | None:
     return ORDER.index(name) if package == "pytest_accel.suite" and name in ORDER else None
 
 
-def left_out(config: pytest.Config) -> list[str]:
+def note_on_skipped(config: pytest.Config) -> list[str]:
     """Return a sentence if tests of devices lie in the current folder, its `tests` or `testpaths`, and are not run.
 
     No other folder is entered: below `/` or a home may lie a file system that does not answer.

@@ -14,7 +14,7 @@ from pytest_accel.plugin import pytest_terminal
 from pytest_accel.plugin.reports import TOLD
 
 
-def wanted(config: pytest.Config, *, own_paths: bool) -> bool:
+def is_compact(config: pytest.Config, *, own_paths: bool) -> bool:
     """Return True if only the packaged suite runs, and the user asked neither for more nor for tracebacks."""
     words = [str(word) for word in config.invocation_params.args]
     return not own_paths and config.getoption("verbose", 0) == 0 and not any(word.startswith("--tb") for word in words)

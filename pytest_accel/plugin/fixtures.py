@@ -27,13 +27,13 @@ def _accel_subject(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def accel_device(request: pytest.FixtureRequest, _accel_subject: str) -> Device:
     """Return the device that this test is about; the test runs once for each device."""
-    return copy.deepcopy(next(device for device in _session(request).found.devices if device.uuid == _accel_subject))
+    return copy.deepcopy(next(device for device in _session(request).target.devices if device.uuid == _accel_subject))
 
 
 @pytest.fixture
 def accel_devices(request: pytest.FixtureRequest) -> list[Device]:
     """Return all devices; a test that uses this fixture runs once, for the node."""
-    return copy.deepcopy(list(_session(request).found.devices))
+    return copy.deepcopy(list(_session(request).target.devices))
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def accel_size(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def accel_sku(request: pytest.FixtureRequest) -> Sku:
     """Return the SKU that the node is judged as; skips the test if none was recognised."""
-    sku = _session(request).found.terms.sku
+    sku = _session(request).target.terms.sku
     if sku is None:
         pytest.skip("no SKU was recognised")
     return copy.deepcopy(sku)  # so that no test changes the limits of others
@@ -174,4 +174,4 @@ def _publish(request: pytest.FixtureRequest, session: Session, verdict: Verdict)
     if replay is not None and not replay.used and measurement is not None and measurement.seconds:
         ledger = request.getfixturevalue("benchmark")
         publish(ledger, replay, verdict, measurement)
-        ledger.extra_info.update({"simulated": session.asked.node.source} if session.asked.node else {})
+        ledger.extra_info.update({"simulated": session.inputs.node.source} if session.inputs.node else {})

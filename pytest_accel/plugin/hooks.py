@@ -12,7 +12,7 @@ import pytest
 from pytest_accel.core import paths
 from pytest_accel.core.exits import WrongUse
 from pytest_accel.core.printable import printable
-from pytest_accel.core.run import Against
+from pytest_accel.core.run import Objection
 from pytest_accel.core.words import counted
 from pytest_accel.plugin import interrupts, page_file, pytest_terminal
 from pytest_accel.plugin.closing import JUDGED, PYTEST_FAILED, ClosingPlugin, Planning
@@ -77,7 +77,7 @@ class Acceptance:
         except OSError as error:
             if not error.filename:
                 raise
-            raise pytest.UsageError(printable(paths.refused(error))) from None
+            raise pytest.UsageError(printable(paths.refusal(error))) from None
         try:
             return (yield)
         except pytest.exit.Exception as stop:
@@ -118,7 +118,7 @@ class Acceptance:
     def pytest_report_header(self) -> list[str]:
         """Return a line with the devices and their SKU, and one more if these devices were measured before."""
         session = self._config.stash[SESSION]
-        node, terms, devices = session.asked.node, session.found.terms, session.found.devices
+        node, terms, devices = session.inputs.node, session.target.terms, session.target.devices
         models = sorted({device.product for device in devices})
         listing = f"{len(devices)} x {', '.join(models)}" if models else "no device"
         sku = terms.sku.name if terms.sku else "no SKU"
@@ -133,9 +133,9 @@ class Acceptance:
 def options_from(config: pytest.Config, own_tests: bool) -> Options:
     """Return the options of a run from those that pytest has read."""
     filters = (option for name, option in FILTERS.items() if getattr(config.option, name, None))
-    objections = [Against("filter", f"filtered by {option}") for option in filters]
+    objections = [Objection("filter", f"filtered by {option}") for option in filters]
     if own_tests:
-        objections.append(Against("tests", "tests were named on the command line"))
+        objections.append(Objection("tests", "tests were named on the command line"))
     return options_of(
         config.option,
         command=("pytest", *config.invocation_params.args),
@@ -147,7 +147,7 @@ def options_from(config: pytest.Config, own_tests: bool) -> Options:
 def _refusal(config: pytest.Config, own_paths: bool) -> str | None:
     """Return the reason why a run with these options cannot begin, or None. It needs no device."""
     option, launch = config.option, launch_of(os.environ)
-    if reason := too_few_files() or (launch and launch.refused) or interrupts.ends_pytest(config):
+    if reason := too_few_files() or (launch and launch.refusal) or interrupts.ends_pytest(config):
         return reason
     if getattr(option, "numprocesses", None) or getattr(option, "tx", None) or hasattr(config, "workerinput"):
         return "--accel-sku measures all devices of the node from one pytest process; remove -n (pytest-xdist)"
@@ -157,7 +157,7 @@ def _refusal(config: pytest.Config, own_paths: bool) -> str | None:
     for path in (str(name).partition("::")[0] for name in tests):
         if not (config.invocation_params.dir / path).exists():
             return f"file or directory not found: {path}"
-    if option.accel_report and (reason := page_file.refused(option.accel_report)):
+    if option.accel_report and (reason := page_file.refusal(option.accel_report)):
         return f"--accel-report: {reason}"
     try:
         if option.accel_sign:

@@ -13,7 +13,7 @@ from pytest_accel.views.html import page
 from pytest_accel.views.terminal import Line
 
 
-def refused(target: str | bool) -> str | None:
+def refusal(target: str | bool) -> str | None:
     """Return the reason why a page cannot be written at the end of the run, None if nothing is known against it.
 
     `target` names the file; True stands for that beside the record.

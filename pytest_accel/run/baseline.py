@@ -12,7 +12,7 @@ from pytest_accel.judging.records.differences import GONE, Difference, of_device
 from pytest_accel.judging.verdicts.history import History, key
 from pytest_accel.run.earlier_records import EarlierRecords
 from pytest_accel.run.options import AUTO, NONE
-from pytest_accel.run.setup import Asked, Found
+from pytest_accel.run.setup import Inputs, Target
 
 
 class Baseline:
@@ -31,7 +31,7 @@ class Baseline:
 
 
 def find(
-    inputs: Asked, node: Found, records: EarlierRecords, terms: Callable[[], Mapping[str, str]]
+    inputs: Inputs, node: Target, records: EarlierRecords, terms: Callable[[], Mapping[str, str]]
 ) -> tuple[Baseline, list[str]]:
     """Return the baseline that the options ask for, and notes on what became of the devices since.
 
@@ -46,12 +46,12 @@ def find(
     matches = [run for run in runs if _holds(run, devices)]
     history = History(matches, devices, terms)
     diffs = changes(history.runs, node.terms.devices)
-    notes = [f"since {day}: {change.where[0]} {change.what}: {change.then} -> {change.now}" for day, change in diffs]
+    notes = [f"since {day}: {diff.names[0]} {diff.item}: {diff.before} -> {diff.after}" for day, diff in diffs]
     if option not in (AUTO, NONE) and not matches:
         reason = "no complete run of all tests" if not runs else "none of the devices"
         notes = [f"--accel-baseline {option} holds {reason} as {sku or 'any SKU'}: nothing is compared with it"]
     baseline = Baseline(history, option)
-    if missing := [str(change.then) for _, change in diffs if change.now == GONE]:
+    if missing := [str(change.before) for _, change in diffs if change.after == GONE]:
         baseline.entry["gone"] = missing
     return baseline, notes
 

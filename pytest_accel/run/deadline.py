@@ -24,7 +24,7 @@ class Deadline:
         self._began = time.monotonic()
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """The seconds that are left to measure in, negative after that, infinite without a limit."""
         return self.until(CLOSING_SECONDS)
 
@@ -35,27 +35,23 @@ class Deadline:
     @property
     def over(self) -> bool:
         """True once nothing may be measured any more."""
-        return self.left <= 0
+        return self.seconds_left <= 0
 
     def patience(self, seconds: float) -> float:
         """Return the seconds that the sensor may take for an answer, if it may take `seconds` without a limit."""
-        return min(seconds, max(self.left, LAST_ANSWER))
+        return min(seconds, max(self.seconds_left, LAST_ANSWER))
 
     @property
-    def stopped(self) -> str:
+    def stopped_sentence(self) -> str:
         """A sentence on a probe that the limit ended."""
-        return f"stopped at the time limit of {self._words} for the run"
+        return f"stopped at the time limit of {self.limit:g} s for the run"
 
     @property
-    def unreached(self) -> str:
+    def unreached_sentence(self) -> str:
         """A sentence on a limit that nothing was measured for."""
-        return f"not reached within the time limit of {self._words} for the run"
+        return f"not reached within the time limit of {self.limit:g} s for the run"
 
     @property
-    def ended(self) -> str:
+    def end_sentence(self) -> str:
         """A sentence on a run that the limit ended before all of its tests were run."""
-        return f"the time limit of {self._words} ended the run"
-
-    @property
-    def _words(self) -> str:
-        return f"{self.limit:g} s"
+        return f"the time limit of {self.limit:g} s ended the run"

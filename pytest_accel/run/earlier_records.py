@@ -39,12 +39,12 @@ class EarlierRecords:
 
     summaries: list[Summary] = field(default_factory=list)
     """The summary of each record of a run, without records that were judged again."""
-    ignored: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     """A sentence for each file that could not be read."""
     not_read: int = 0
     """Number of records that were too many to be read."""
 
-    def of(self, uuids: Iterable[str]) -> list[EarlierRecord]:
+    def entries_of(self, uuids: Iterable[str]) -> list[EarlierRecord]:
         """Return an entry for each record that holds any of the devices, oldest first."""
         devices = set(uuids)
         pairs = ((summary, summary.by_uuid.keys() & devices) for summary in reversed(self.summaries))
@@ -71,11 +71,11 @@ class EarlierRecords:
 
     def notes(self) -> list[str]:
         """Return one sentence on what was not read, if there is any."""
-        count = len(self.ignored) + self.not_read
+        count = len(self.failures) + self.not_read
         if not count:
             return []
-        first = self.ignored[0] if self.ignored else "there are too many"
-        suffix = f" (and {count - 1} more)" if self.ignored and count > 1 else ""
+        first = self.failures[0] if self.failures else "there are too many"
+        suffix = f" (and {count - 1} more)" if self.failures and count > 1 else ""
         files = "1 earlier record was" if count == 1 else f"{count} earlier records were"
         return [f"{files} not read: {first}{suffix}"]
 
@@ -86,7 +86,7 @@ def read(folder: Path, launch: Launch | None = None, *, rehearsal: bool = False)
     Where the nodes of a job share the folder above, those are the records of this node in it, and those in the folders
     beside the shared one (DIR/../<night>/<node>): to read those of all other nodes would slow down a large fleet.
     """
-    name = file_name(launch.node) if launch and launch.shared else ""
+    name = file_name(launch.node) if launch and launch.shares_folder else ""
     if not name or folder not in numbered(folder.with_name(name)):
         return inside(folder.parent, folder, rehearsal=rehearsal)
     folders = (
@@ -108,7 +108,7 @@ def inside(parent: Path, exclude: Path | None = None, *, rehearsal: bool | None 
         return _read((path for path in _folders(parent) if path != exclude), rehearsal)
     refusals: list[str] = []
     earlier = _read(_folders(parent, refusals), rehearsal, refusals)
-    earlier.ignored += refusals
+    earlier.failures += refusals
     return earlier
 
 
@@ -138,7 +138,7 @@ def _folders(parent: Path, refusals: list[str] | None = None) -> list[Path]:
 def _tell(error: OSError, refusals: list[str] | None) -> None:
     """Add a folder that cannot be entered to `refusals`."""
     if refusals is not None and not isinstance(error, FileNotFoundError):
-        refusals.append(paths.refused(error))
+        refusals.append(paths.refusal(error))
 
 
 def _in(folders: Iterable[Path], refusals: list[str] | None = None) -> tuple[list[Path], list[Path]]:
@@ -177,30 +177,30 @@ def _keep(earlier: EarlierRecords, file: Path, rehearsal: bool | None) -> None:
     except record.OtherKind:
         return
     except BadFile as bad:  # whatever lies beside a record must not stop a run
-        earlier.ignored.append(bad.args[0])
+        earlier.failures.append(bad.args[0])
     else:
         if not summary.judged_again:  # that is no measurement of hardware
             earlier.summaries.append(summary)
 
 
-def under(path: Path, *, rehearsal: bool | None = None) -> EarlierRecords:
+def records_at(path: Path, *, rehearsal: bool | None = None) -> EarlierRecords:
     """Return the record at a path, or all that `inside` finds. Raises BadFile if there is none, or a damaged one."""
     if untrusted.exists(path) and path.is_dir() and not untrusted.exists(path / record.FILE):
         records = inside(path, rehearsal=rehearsal)
         if not records.summaries:
-            detail = f": {records.ignored[0]}" if records.ignored else ""
+            detail = f": {records.failures[0]}" if records.failures else ""
             raise BadFile(f"{path}: holds no record of a run{detail}; name a record.json or a folder with one")
         return records
     return EarlierRecords([summaries.summary(record.read(record.find(path), rehearsal=rehearsal))])
 
 
-def named(value: str, *, rehearsal: bool) -> list[Summary]:
+def baseline_runs(value: str, *, rehearsal: bool) -> list[Summary]:
     """Return the runs that --accel-baseline names. Raises Refused for a wrong or damaged record, or where none is."""
     try:
         with refusing("--accel-baseline"):
-            return [] if value in (AUTO, NONE) else under(Path(value), rehearsal=rehearsal).summaries
+            return [] if value in (AUTO, NONE) else records_at(Path(value), rehearsal=rehearsal).summaries
     except OSError as error:  # of a path that no file system takes
-        raise Refused(f"--accel-baseline: {paths.refused(error)}") from None
+        raise Refused(f"--accel-baseline: {paths.refusal(error)}") from None
 
 
 def rejected_before(entries: Sequence[EarlierRecord], names: Mapping[str, str]) -> list[str]:

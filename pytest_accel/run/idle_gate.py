@@ -16,9 +16,9 @@ from pytest_accel.run.processes.worker_pool import WorkerPool
 class IdleCheck:
     """The result of the idle gate."""
 
-    disturbed: dict[str, str] = field(default_factory=dict)
+    disturbances: dict[str, str] = field(default_factory=dict)
     """UUID of each device that something outside of this run disturbs, to a sentence that says what."""
-    excused: dict[str, str] = field(default_factory=dict)
+    excuses: dict[str, str] = field(default_factory=dict)
     """The same of a device that is no accelerator, the CPU of a machine at work: it excuses a low speed."""
     notes: list[str] = field(default_factory=list)
     """Sentences for the record."""
@@ -30,11 +30,11 @@ def check_idle(pool: WorkerPool, devices: Sequence[Device]) -> IdleCheck:
     busy = pool.sensor.not_idle()
     names = Names.of(devices)
     check = IdleCheck(reasons if busy is None else busy)
-    check.notes = [f"{names[uuid]}, before the run: {reason}" for uuid, reason in check.disturbed.items()]
+    check.notes = [f"{names[uuid]}, before the run: {reason}" for uuid, reason in check.disturbances.items()]
     for device in devices:
-        if device.uuid in check.disturbed and not registry.vendor(device.driver).accelerator:
-            check.excused[device.uuid] = check.disturbed.pop(device.uuid)
-    if not check.disturbed:
+        if device.uuid in check.disturbances and not registry.vendor(device.driver).accelerator:
+            check.excuses[device.uuid] = check.disturbances.pop(device.uuid)
+    if not check.disturbances:
         hot = ", ".join(names[uuid] for uuid in settle(pool))
         check.notes += [f"still cooling down after {preconditions.SETTLE_SECONDS:g} s: {hot}"] if hot else []
     return check

@@ -23,7 +23,7 @@ from pytest_accel.judging.causes.diagnosis import explaining
 from pytest_accel.judging.causes.evidence import from_outside, with_evidence
 from pytest_accel.judging.closing import series_result
 from pytest_accel.judging.facts import diagnostics, packing, preconditions, results
-from pytest_accel.judging.facts.inventory import facts, host_fact, withheld
+from pytest_accel.judging.facts.inventory import facts, host_fact, with_needs
 from pytest_accel.judging.verdicts import repeats
 from pytest_accel.judging.verdicts.attempts import RequestAttempts
 from pytest_accel.judging.verdicts.like_devices import kind_of
@@ -34,7 +34,7 @@ from pytest_accel.probes.vendor_diagnostic import LEVELS as DIAGNOSTIC_LEVELS
 from pytest_accel.run.idle_gate import IdleCheck, check_idle
 from pytest_accel.run.network.network_session import NetworkSession
 from pytest_accel.run.processes.worker_pool import WorkerPool
-from pytest_accel.run.setup import Asked, Found
+from pytest_accel.run.setup import Inputs, Target
 from pytest_accel.run.vendor_programs import VendorPrograms
 from pytest_accel.run.verdict_ledger import Ledger
 from pytest_accel.skus import budgets
@@ -50,7 +50,9 @@ ToJudge = tuple[str, "Limit | None"]
 class Measuring:
     """Measures on the devices of a run, through its worker pool, and keeps the attempts at every request."""
 
-    def __init__(self, inputs: Asked, target: Found, pool: WorkerPool, ledger: Ledger, network: NetworkSession) -> None:
+    def __init__(
+        self, inputs: Inputs, target: Target, pool: WorkerPool, ledger: Ledger, network: NetworkSession
+    ) -> None:
         self._inputs, self._target, self._pool, self._deadline = inputs, target, pool, pool.deadline
         self._ledger, self._network = ledger, network
         self._devices, self._terms, self._repeats = target.devices, target.terms, Repeats(target.terms.level)
@@ -75,7 +77,7 @@ class Measuring:
         """Return the number of devices that take turns at a probe; 1 if they are measured together."""
         return len(self._devices) if request.runs == "in_turn" else 1
 
-    def expected(self, request: Request) -> float:
+    def expected_seconds(self, request: Request) -> float:
         """Return the seconds that a measurement may take on all devices."""
         return self.budget(request.declaration, request.metric) * self._turns(request)
 
@@ -95,11 +97,11 @@ class Measuring:
         answers = {f"host.{name}": answer for name, answer in self._host_facts.items() if "absent" not in answer}
         self._ledger.add(host_fact(metric, answers[metric], now) for metric in answers if metric not in limits)
 
-    def reached(self, request: Request) -> bool:
+    def has_measured(self, request: Request) -> bool:
         """Return True if the request was measured already."""
         return request.key in self._attempts
 
-    def skipped(self, request: Request, subject: str, *, binding: bool) -> Verdict | None:
+    def skip_verdict(self, request: Request, subject: str, *, binding: bool) -> Verdict | None:
         """Return the verdict on a subject that is not measured, or None.
 
         If the level has no time for the probe, that is UNMEASURED where a limit is `binding`, else NOT APPLICABLE.
@@ -119,8 +121,8 @@ class Measuring:
             reason = NoBudget(terms.level, levels[0] if levels else "")
         elif cause := self._barred(probe).get(subject):
             reason = Note("left_out", cause)
-        elif not self.reached(request) and self._deadline.over:
-            reason = Note("out_of_time", self._deadline.unreached)
+        elif not self.has_measured(request) and self._deadline.over:
+            reason = Note("out_of_time", self._deadline.unreached_sentence)
         return Verdict(metric, subject, status, (reason,)) if reason else None
 
     @cached_property
@@ -137,7 +139,7 @@ class Measuring:
         """
         if probe.location not in self._left_out:
             platform, subjects = self._terms.platform, [NODE, *(device.uuid for device in self._devices)]
-            causes = {name: preconditions.stopped(probe, name, self._devices, platform) for name in subjects}
+            causes = {name: preconditions.obstacle(probe, name, self._devices, platform) for name in subjects}
             self._left_out[probe.location] = {
                 name: text for name, text in causes.items() if text
             } | self._wrong_products
@@ -147,7 +149,7 @@ class Measuring:
         """Return the attempts at a request; measures if no earlier test asked for the same, and reads a fact anew."""
         if request.declaration.fact:
             return self._read(request.metric)
-        if not self.reached(request):
+        if not self.has_measured(request):
             attempts = self._no_attempts()
             self._enter()
             if request.runs == "nodes":
@@ -160,7 +162,7 @@ class Measuring:
             self._attempts[request.key] = attempts
         return self._attempts[request.key]
 
-    def counted(self) -> list[tuple[str, RequestAttempts]]:
+    def counter_attempts(self) -> list[tuple[str, RequestAttempts]]:
         """Return the metrics of the error counters that tests have asked for, with all readings up to now."""
         return [(metric, self._read(metric)) for metric in self._facts if metric.startswith(OF_COUNTERS)]
 
@@ -170,7 +172,7 @@ class Measuring:
         if metric.startswith("counters."):
             self._pool.count_links()
         for fact in self.facts(metric):
-            attempts.read(fact)
+            attempts.add_reading(fact)
         self.save(attempts, soon=True)
         return attempts
 
@@ -193,12 +195,12 @@ class Measuring:
         """Return a fact of the host, or of every device, as measurements."""
         sensor = self._pool.sensor
         if metric.startswith("counters."):
-            return withheld([sensor.counted(metric, device) for device in self._devices], self._devices)
+            return with_needs([sensor.counter(metric, device) for device in self._devices], self._devices)
         if metric.startswith("host_counters."):
-            return [sensor.host_counted(metric)]
+            return [sensor.host_counter(metric)]
         if self._inputs.boards and metric in packing.METRICS:
             devices, host = self._terms.devices, self._ledger.record.info["host"]
-            return packing.measured(metric, self._inputs.boards, devices, host, clock.now())
+            return packing.facts(metric, self._inputs.boards, devices, host, clock.now())
         name = metric.removeprefix("host.")
         if name != metric:
             limit = self._terms.limits.get(metric)
@@ -208,7 +210,7 @@ class Measuring:
     def _enter(self) -> None:
         """Pass the idle gate, once in a run or in a series of them: before the first worker opens a device."""
         if self._idle_check is None:
-            previous = self._inputs.before  # which left the devices as idle as it found them
+            previous = self._inputs.previous_run  # which left the devices as idle as it found them
             follows = previous and series_result.directly(previous, clock.boot_id(), time.monotonic())
             self._idle_check = IdleCheck() if follows else check_idle(self._pool, self._devices)
             self._ledger.record.notes += self._idle_check.notes
@@ -217,7 +219,7 @@ class Measuring:
 
     def _shortfalls(self, attempts: RequestAttempts, to_judge: Sequence[ToJudge]) -> list[Verdict]:
         """Return the verdicts of all subjects that another measurement could overturn or confirm, so far."""
-        return [verdict for metric, limit in to_judge for verdict in attempts.short(metric, limit)]
+        return [verdict for metric, limit in to_judge for verdict in attempts.shortfalls(metric, limit)]
 
     def repeat(self, attempts: RequestAttempts, request: Request, to_judge: Sequence[ToJudge]) -> None:
         """Measure all devices again at once, still hot, if one falls short; then those that do again on their own.
@@ -229,16 +231,16 @@ class Measuring:
         if probe.fact or probe.runs in ("nodes", "program") or not shortfalls:  # a network run repeats by itself
             return
         floors = [verdict.floor for verdict in shortfalls if verdict.floor is not None]
-        pairs = peer_matrix.accused(attempts.rows, max(floors, default=0.0))
-        budget = self.expected(request)
+        pairs = peer_matrix.pairs_below(attempts.rows, max(floors, default=0.0))
+        budget = self.expected_seconds(request)
         needed = peer_matrix.seconds_again(pairs, budget) if pairs else budget
-        seconds = self._repeats.together(probe, needed, repeats.least(probe, budget))
-        if not seconds or self._deadline.left < seconds + STARTING_SECONDS:
-            self._leave(attempts, self._deadline.unreached if seconds else self._repeats.spent(probe))
+        seconds = self._repeats.together(probe, needed, repeats.min_seconds(probe, budget))
+        if not seconds or self._deadline.seconds_left < seconds + STARTING_SECONDS:
+            self._leave(attempts, self._deadline.unreached_sentence if seconds else self._repeats.shortage(probe))
             return
         self._again(attempts, request, seconds=seconds / self._turns(request), pairs=pairs)
         if self._deadline.over:
-            self._leave(attempts, self._deadline.stopped)
+            self._leave(attempts, self._deadline.stopped_sentence)
             return
         subjects = {verdict.subject for verdict in self._shortfalls(attempts, to_judge)}
         attempts.end_rounds()
@@ -254,7 +256,7 @@ class Measuring:
 
     def _alone(self, attempts: RequestAttempts, request: Request, subjects: set[str]) -> None:
         """Measure each of the devices (UUIDs) on its own, as far as there is time."""
-        enough = repeats.least(request.declaration, self.budget(request.declaration, request.metric))
+        enough = repeats.min_seconds(request.declaration, self.budget(request.declaration, request.metric))
         for device in self._devices:
             # asked for each device anew, since every repeat takes from the time that is left
             if device.uuid in subjects and (seconds := self._repeats.alone(enough)):
@@ -312,10 +314,10 @@ class Measuring:
         try:
             self._pool.measure(call, [alone] if alone else self._devices_for(request), keep)
         finally:  # what was measured before an interrupt goes into the record as well
-            lost_devices = {device.uuid: device.name for device in self._devices if sensor.counters.lost(device.uuid)}
+            lost_devices = {device.uuid: device.name for device in self._devices if sensor.counters.loss(device.uuid)}
             call = replace(call, ended=clock.now(), lost=lost_devices)
-            self._stood_still = self._pool.stood_still_since(call.started)
-            with self._pool.timeline.on("checks"):
+            self._stood_still = self._pool.standstill_since(call.started)
+            with self._pool.timeline.phase("checks"):
                 self._gather(attempts, outcomes, call)
                 self.save(attempts)  # before anything is judged, so that a crash later loses no measurement
 
@@ -325,10 +327,10 @@ class Measuring:
         level = request.conditions["level"] or DIAGNOSTIC_LEVELS[self._terms.level]
         report: Report | str
         try:
-            report = self.vendor_programs.diagnosed(level, devices, self.expected(request))
+            report = self.vendor_programs.diagnostic_report(level, devices, self.expected_seconds(request))
         except NoReport as error:
             report = str(error)
-        for measurement in diagnostics.measured(report, devices, level):
+        for measurement in diagnostics.measurements(report, devices, level):
             attempts.add(replace(measurement, metric=request.metric, started=start, ended=clock.now()))
         self.save(attempts)
 
@@ -350,7 +352,7 @@ class Measuring:
                 attempts.add(results.foreseen(noted, self._terms.sku))
         else:
             measurements = [entry for outcome in outcomes for entry in results.per_device(outcome, call, self._peak)]
-            compared = withheld(results.compared(measurements), self._devices)
+            compared = with_needs(results.compare_checksums(measurements), self._devices)
             self._add(attempts, self._fairly(attempts, compared, call))
 
     def _fairly(self, attempts: RequestAttempts, measurements: list[Measurement], call: Request) -> list[Measurement]:
@@ -358,9 +360,9 @@ class Measuring:
         if call.runs != "peers":
             return measurements
         if call.pairs:
-            return peer_matrix.attributed_after_repeat(attempts.rows, measurements, self._target.names)
+            return peer_matrix.attributed_after_repeat(attempts.rows, measurements, self._target.discovery.names)
         attempts.rows = measurements
-        return peer_matrix.attributed(measurements, self._target.names)
+        return peer_matrix.attribute(measurements, self._target.discovery.names)
 
     def _peak(self, metric: str) -> tuple[float, str] | None:
         """Return the datasheet peak of a metric and its source, None where there is none."""
@@ -392,19 +394,19 @@ class Measuring:
         """Return a sentence on what disturbed a device, before the run or during the last probe, or None."""
         if self._stood_still:
             return self._stood_still
-        reason = self._idle_check.disturbed.get(device.uuid) if self._idle_check else None
+        reason = self._idle_check.disturbances.get(device.uuid) if self._idle_check else None
         return f"before the run, {reason}" if reason else self._pool.sensor.foreign.get(device.uuid)
 
     def _load(self, device: Device) -> str | None:
         """Return a sentence on a load before the run that excuses a low speed of the device, or None."""
-        return self._idle_check.excused.get(device.uuid) if self._idle_check else None
+        return self._idle_check.excuses.get(device.uuid) if self._idle_check else None
 
 
-def of_siblings(attempts: RequestAttempts, request: Request, required: Mapping[str, Limit]) -> list[ToJudge]:
+def sibling_limits(attempts: RequestAttempts, request: Request, required: Mapping[str, Limit]) -> list[ToJudge]:
     """Return the other metrics of the same probe call, with their limits.
 
     A repetition measures all of these metrics again, so it has to come before the first of them is judged.
     """
     limits = required if request.judged_by_sku else {}
-    siblings = sorted({metric for metric, _ in attempts.measured} - {request.metric})
+    siblings = sorted({metric for metric, _ in attempts.by_key} - {request.metric})
     return [(metric, replace(limits[metric], metric=metric) if metric in limits else None) for metric in siblings]

@@ -22,7 +22,7 @@ from pytest_accel.run.deadline import SHORTEST
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_accel.core.run import Against, Launch
+    from pytest_accel.core.run import Launch, Objection
 
 MOST_HOURS = 672
 """The longest run in hours: four weeks."""
@@ -72,7 +72,7 @@ class Options:
     time_limit: float | None = None
     hours: float | None = None
     """The hours that a series of runs goes on; None for one run."""
-    follows: str = ""
+    previous_record: str = ""
     """The record of the run before in a series, or FIRST; empty for a run by itself."""
     simulate: str | None = None
     network: bool = False
@@ -84,7 +84,7 @@ class Options:
     report: str | bool = False
     """The file to write as an HTML page; True for the one beside the record, False for none."""
     command: tuple[str, ...] = ()
-    against: tuple[Against, ...] = ()
+    against: tuple[Objection, ...] = ()
     """The objections to an acceptance that follow from the options, such as -k."""
     prefix: str = "--accel-"
     """The beginning of the options in messages: those of a command are shorter."""
@@ -92,9 +92,9 @@ class Options:
     """The launcher that started the run on one of many nodes; None without one."""
 
     @property
-    def shared(self) -> bool:
+    def shares_folder(self) -> bool:
         """True if other nodes of a job may write into the same output folder; that of a series is the node's own."""
-        return self.launch is not None and self.launch.shared and not self.follows
+        return self.launch is not None and self.launch.shares_folder and not self.previous_record
 
 
 def options_of(namespace: argparse.Namespace, **extra: Any) -> Options:
@@ -102,7 +102,7 @@ def options_of(namespace: argparse.Namespace, **extra: Any) -> Options:
     values = {field.name: getattr(namespace, f"accel_{field.name}", None) for field in fields(Options)}
     values["level"] = namespace.accel_level or (STANDARD if namespace.accel_hours is None else "long")
     # by a variable, since the command of each run of a series is that of the series
-    values["follows"] = None if namespace.accel_hours is None else os.environ.get(FOLLOWS)
+    values["previous_record"] = None if namespace.accel_hours is None else os.environ.get(FOLLOWS)
     values |= {"sku": namespace.accel_sku or "", **extra}
     return Options(**{name: value for name, value in values.items() if value is not None})
 

@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 from pytest_accel.core import clock, untrusted
-from pytest_accel.core.measurement import Names
 from pytest_accel.core.messages import Problem
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.summary import Summary
@@ -24,7 +23,7 @@ from pytest_accel.drivers.interface import NoAnswer
 from pytest_accel.judging.closing import passive_result
 from pytest_accel.judging.closing.passive_result import PassiveResult
 from pytest_accel.judging.facts import partitions
-from pytest_accel.judging.facts.error_reports import reported
+from pytest_accel.judging.facts.error_reports import counts_reports
 from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.run import folder_summary, terms
 from pytest_accel.run.device_lock import FOLDER
@@ -34,7 +33,7 @@ from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.session import Session
-from pytest_accel.run.setup import Asked, asked_of, discover, is_accelerator, settled
+from pytest_accel.run.setup import Inputs, discover, is_accelerator, read_inputs, target_of
 from pytest_accel.skus import requirements
 
 ENDING_SECONDS = 0.6
@@ -48,22 +47,22 @@ RECORD_SHARE = 0.3
 
 
 @dataclass
-class Checked:
+class Check:
     """The state of a passive check: devices, verdicts and problems so far."""
 
     discovery: Discovery = field(default_factory=Discovery)
     """The devices that were found."""
     sku: str = "unknown"
     """The name of the SKU that they were judged as."""
-    named: bool = False
+    sku_named: bool = False
     """True if the SKU was named, so that its devices are expected."""
     reads: str = "this machine"
     """The source that is being read, which blocks a check that does not end in time."""
-    found: PassiveResult | None = None
+    result: PassiveResult | None = None
     """The verdicts; None where nothing could be judged."""
-    unknown: str = ""
+    unknown_reason: str = ""
     """The reason why nothing could be judged; empty if it was."""
-    last: Summary | None = None
+    last_run: Summary | None = None
     """The newest result of this node, None where there is none or none was asked for."""
     record_problem: str = ""
     """The reason why the newest result could not be read; empty if it could."""
@@ -73,7 +72,7 @@ class Checked:
     @property
     def age(self) -> float:
         """The seconds since the newest result began; infinite without one."""
-        start = self.last.began if self.last else None
+        start = self.last_run.began if self.last_run else None
         return max(0.0, clock.now() - start.timestamp()) if start else math.inf
 
     @property
@@ -81,13 +80,8 @@ class Checked:
         """The number of devices that are not on every machine."""
         return sum(map(is_accelerator, self.discovery.devices))
 
-    @property
-    def names(self) -> Names:
-        """Display name by subject (the UUID of a device, or NODE)."""
-        return Names.of(self.discovery.devices)
 
-
-def check(options: Options, results: Path | None = None, *, kernel_log: bool = True, root: Path = Path("/")) -> Checked:
+def check(options: Options, results: Path | None = None, *, kernel_log: bool = True, root: Path = Path("/")) -> Check:
     """Read and judge this node within the seconds of `options.patience`.
 
     `results` is the folder or record with the results of its runs; the files of the kernel are read below `root`.
@@ -95,29 +89,29 @@ def check(options: Options, results: Path | None = None, *, kernel_log: bool = T
     """
     stuck = None if options.simulate else stuck_sensor()
     if stuck:
-        return Checked(unknown=stuck)
-    start, work = time.monotonic(), _Check(options, results, kernel_log, root)
+        return Check(unknown_reason=stuck)
+    start, work = time.monotonic(), _Checker(options, results, kernel_log, root)
     # a driver, a file system or the start of a process may block for ever, so nobody waits for the thread longer
     thread = threading.Thread(target=work.run, daemon=True)
     thread.start()
     thread.join(max(0.0, options.patience - ENDING_SECONDS))
-    checked = replace(work.checked)  # the thread may go on
-    if thread.is_alive() and checked.found is None and not checked.unknown:
-        checked.unknown = f"{checked.reads} silent for {time.monotonic() - start:.0f} s"
+    checked = replace(work.state)  # the thread may go on
+    if thread.is_alive() and checked.result is None and not checked.unknown_reason:
+        checked.unknown_reason = f"{checked.reads} silent for {time.monotonic() - start:.0f} s"
     work.stop()
     if checked.error:
         raise checked.error
     return checked
 
 
-class _Check:
-    """One check, step by step; `checked` holds its state."""
+class _Checker:
+    """One check, step by step; `state` holds its state."""
 
     def __init__(self, options: Options, results: Path | None, kernel_log: bool, root: Path) -> None:
         self._options, self._results, self._kernel_log, self._root = options, results, kernel_log, root
         self._began = time.monotonic()
         self._pool = self._new()
-        self.checked = Checked()
+        self.state = Check()
 
     def _new(self) -> WorkerPool:
         """Return a pool for a session that only reads."""
@@ -126,27 +120,27 @@ class _Check:
     def run(self) -> None:
         """Read and judge the node, twice if that may help, and keep whatever ends it."""
         try:
-            inputs = asked_of(self._options)
+            inputs = read_inputs(self._options)
             self._find_last_run(rehearsal=inputs.node is not None)
             self._look(inputs)
             elapsed = time.monotonic() - self._began
             # a second reading may take as long as the first
             has_time = self._options.patience - ENDING_SECONDS - elapsed > AGAIN_SECONDS + elapsed
-            if self.checked.found and self.checked.found.training and has_time:
+            if self.state.result and self.state.result.training and has_time:
                 time.sleep(AGAIN_SECONDS)
                 self.stop()
                 self._pool = self._new()
                 self._look(inputs)
         except terms.Unrecognised as refusal:
-            self.checked.unknown = str(refusal)
+            self.state.unknown_reason = str(refusal)
         except Exception as error:  # noqa: BLE001  raised again in the thread that waits
-            self.checked.error = error
+            self.state.error = error
 
     def stop(self) -> None:
         """End the sensor, and remember one that cannot be killed."""
         sensor = self._pool.sensor
         sensor.stop(KILL_SECONDS)
-        if sensor.child and sensor.child.left_behind:
+        if sensor.child and sensor.child.unkillable:
             remember_stuck(sensor.child.pid)
         self._pool.stop()
 
@@ -157,42 +151,43 @@ class _Check:
         """
         if self._results is None:
             return
-        self.checked.reads = "--record"
+        self.state.reads = "--record"
         task = partial(_read_last_run, self._results, node_name(), rehearsal=rehearsal)
-        answer = deadlines.each({"record": task}, RECORD_SHARE * self._options.patience)["record"]
+        answer = deadlines.ask({"record": task}, RECORD_SHARE * self._options.patience)["record"]
         if isinstance(answer, Refused):
             raise answer
         if isinstance(answer, Summary) or answer is None:
-            self.checked.last = answer
+            self.state.last_run = answer
         else:
             silent = isinstance(answer, NoAnswer)
-            self.checked.record_problem = f"{self._results} does not answer" if silent else str(answer)
+            self.state.record_problem = f"{self._results} does not answer" if silent else str(answer)
 
-    def _look(self, inputs: Asked) -> None:
+    def _look(self, inputs: Inputs) -> None:
         """Read the devices and what the kernel logged, and judge both. Raises Refused for terms that cannot be."""
-        self.checked.reads = "driver"
+        self.state.reads = "driver"
         # a device that has vanished is no longer discovered, and only the last run knows of it
-        self.checked.discovery = self._with_vanished(discover(inputs, self._pool), inputs.vendor)
-        node = settled(inputs, self.checked.discovery)
-        self.checked.discovery, node_terms = node.discovery, node.terms
-        self.checked.sku, self.checked.named = node_terms.sku.name if node_terms.sku else "unknown", node_terms.named
+        self.state.discovery = self._with_vanished(discover(inputs, self._pool), inputs.vendor)
+        node = target_of(inputs, self.state.discovery)
+        self.state.discovery, node_terms = node.discovery, node.terms
+        self.state.sku = node_terms.sku.name if node_terms.sku else "unknown"
+        self.state.sku_named = node_terms.sku_named
         if refusal := partitions.refusal(node.devices, node_terms.platform):
             raise terms.Unrecognised(refusal)
         limits = requirements.applying(node_terms.required, node_terms.sku, node_terms.platform)
         metrics = passive_result.metrics(limits, logged=self._kernel_log)
-        if any(map(reported, metrics)):
-            self.checked.reads, last = "kernel log", self.checked.last
+        if any(map(counts_reports, metrics)):
+            self.state.reads, last = "kernel log", self.state.last_run
             start = last.began if last and last.accepts and last.good else None
             activity = f"since the run of {last.day}" if last and start else "since boot"
             self._pool.sensor.look_back(activity, start.timestamp() if start else 0.0)
         session = Session(inputs, node, self._pool, RecordFolder())
         session.judge_facts(metrics)
         uptime = math.inf if inputs.node else system.uptime(self._root)
-        self.checked.found = passive_result.concluded(session.ledger.record, uptime)
+        self.state.result = passive_result.conclude(session.ledger.record, uptime)
 
     def _with_vanished(self, discovery: Discovery, vendor: str | None) -> Discovery:
         """Return the discovery, with a problem if the last run had more accelerators, or may have had some."""
-        last, record_problem = self.checked.last, self.checked.record_problem
+        last, record_problem = self.state.last_run, self.state.record_problem
         vendors = registry.registered().vendors
         last_vendors = [vendors[device.driver] for device in last.devices if device.driver in vendors] if last else []
         accelerators = [entry.name for entry in last_vendors if entry.accelerator]
@@ -218,7 +213,7 @@ def _read_last_run(results: Path, node: str, *, rehearsal: bool) -> Summary | Ba
         try:
             folder_summary.of_file(results)
         except BadFile as bad:
-            return Refused(*bad.behind("--record")) if os.access(results, os.R_OK) else bad
+            return Refused(*bad.prefixed("--record")) if os.access(results, os.R_OK) else bad
     return summary
 
 

@@ -28,7 +28,7 @@ class Timeline:
         self._at = now
 
     @contextmanager
-    def on(self, phase: str) -> Iterator[None]:
+    def phase(self, phase: str) -> Iterator[None]:
         """Count the time inside the context for `phase`, without that of phases entered within it."""
         self._tick()
         outer, self._phase = self._phase, phase
@@ -39,7 +39,7 @@ class Timeline:
             self._phase = outer
 
     def account(self, metric: str, parts: Mapping[str, float]) -> None:
-        """Distribute the time of a call, counted as "measuring" so far, over its phases: `parts`, from `around`."""
+        """Distribute the time of a call, counted as "measuring" so far, over its phases (`seconds_by_phase`)."""
         totals = self.probes.setdefault(metric, {})
         for phase, seconds in parts.items():
             self._seconds["measuring"] -= seconds
@@ -52,7 +52,7 @@ class Timeline:
         return {"wall": sum(self._seconds.values()), **self._seconds}
 
 
-def around(start: float, end: float, pace: Sequence[tuple[float, str]]) -> dict[str, float]:
+def seconds_by_phase(start: float, end: float, pace: Sequence[tuple[float, str]]) -> dict[str, float]:
     """Return the seconds by phase of a probe's call, from the times at which its worker reported progress.
 
     `pace` holds (time, event) in order. The event is "working" (the first work begins), "ready" (the size of blocks is
@@ -74,12 +74,12 @@ def around(start: float, end: float, pace: Sequence[tuple[float, str]]) -> dict[
 def around_silence(
     start: float, end: float, pace: Sequence[tuple[float, str]], silence: tuple[float, float]
 ) -> dict[str, float]:
-    """Return the seconds by phase of a call as `around` does, with an interval in which nothing came as "silent"."""
+    """Return the `seconds_by_phase` of a call, with an interval in which nothing came as "silent"."""
     silent_from, silent_to = max(start, silence[0]), silence[1]
 
     def without(moment: float) -> float:
         """Return a time as if the silence had not been."""
         return moment - max(0.0, min(moment, silent_to) - silent_from)
 
-    parts = around(start, without(end), [(without(moment), event) for moment, event in pace])
+    parts = seconds_by_phase(start, without(end), [(without(moment), event) for moment, event in pace])
     return {**parts, "silent": max(0.0, silent_to - silent_from)}

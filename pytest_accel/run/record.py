@@ -30,7 +30,7 @@ from pytest_accel.core.sku_types import Limit, Sku
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.judging.causes.findings import Finding, Key, findings
 from pytest_accel.judging.closing import anew
-from pytest_accel.judging.verdicts.history import kept_in
+from pytest_accel.judging.verdicts.history import stored_pasts
 from pytest_accel.run import summaries
 from pytest_accel.run.record_files import RecordFiles
 from pytest_accel.skus.packing_list import PackingList
@@ -80,10 +80,10 @@ def finding_entries(record: Run) -> list[FindingEntry]:
             subject=subject,
             origin=origin,
             code=finding.code,
-            name=finding.fault.name,
+            name=finding.fault_code.name,
             severity=finding.severity.value,
             action=finding.action.value,
-            do=finding.do,
+            do=finding.next_step,
             vendor=finding.vendor,
         )
         for (metric, subject, origin), finding in findings_of(record).items()
@@ -263,7 +263,7 @@ def find(path: Path) -> Path:
     return path / FILE if path.is_dir() else path
 
 
-def below(path: Path, problems: list[str]) -> list[Path]:
+def files_below(path: Path, problems: list[str]) -> list[Path]:
     """Return the file itself, or the records in a folder and below it. Raises BadFile if there is none.
 
     A line on each folder that cannot be read is added to `problems`.
@@ -315,9 +315,9 @@ def parse(raw: Any, files: RecordFiles) -> Run:
         raise BadRecord(f"{path}: is damaged or of another version: {misfit}") from None
     demand_visible(path, run.devices)
     run.path, run.file_sha256, run.sealed = path, files.sha256(path.name) or "", sealed
-    run.objections = (*_changed(run, files), *anew.objections(run, kept_in(run.baseline)))
+    run.objections = (*_changed(run, files), *anew.objections(run, stored_pasts(run.baseline)))
     if run.objections:
-        run.closing = anew.not_believed(run)
+        run.closing = anew.disbelief(run)
     return run
 
 

@@ -63,7 +63,7 @@ class RecordFolder:
         return f"{self.path} could not be written: {self.problem}" if self.problem else None
 
     @property
-    def lost(self) -> str | None:
+    def loss(self) -> str | None:
         """The reason why the newest record could be written nowhere; None if it was."""
         return None if self.elsewhere else self.problem
 

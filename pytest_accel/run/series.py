@@ -47,7 +47,7 @@ class Series:
     runs: list[SeriesRun] = field(default_factory=list)
     last: Run | None = None
     """The record of the last whole run."""
-    rejected: str = ""
+    rejection: str = ""
     """The closing line that it was rejected with; empty if it was not."""
 
     @staticmethod
@@ -61,7 +61,7 @@ class Series:
             content: Any = untrusted.read_json(file) if concluded else {"runs": (), "closing": {"result": None}}
             # the records hold everything else; series.json alone knows of runs whose folders were removed
             numbers += [int(run["number"]) for run in content["runs"]]
-            series.rejected = content["closing"]["line"] if content["closing"]["result"] == Result.REJECTED else ""
+            series.rejection = content["closing"]["line"] if content["closing"]["result"] == Result.REJECTED else ""
         except (BadFile, LookupError, TypeError, ValueError) as bad:
             raise Refused(f"--accel-output: {file} is damaged: {bad}; begin a new series in another folder") from None
         for number in range(
@@ -69,11 +69,6 @@ class Series:
         ):  # a removed run raises here: its findings are not forgotten
             series.add(number)
         return series
-
-    @property
-    def next(self) -> int:
-        """The number of the next run."""
-        return self.runs[-1].number + 1 if self.runs else 1
 
     def run_folder(self, number: int) -> Path:
         """Return the folder of a run."""
@@ -98,7 +93,7 @@ class Series:
         conclusion = {"done": hours_done(self.runs), "closing": structured.plain(closing), "runs": runs}
         _replace(self.folder / FILE, {"hours": hours, **conclusion})
         if self.last:
-            rejected = sorted({verdict.subject for verdict in closing.named if verdict.rejects})
+            rejected = sorted({verdict.subject for verdict in closing.verdicts if verdict.rejects})
             summary = replace(summaries.summary(self.last), state=FINISHED, figures={}, rejected=rejected)
             summary = replace(summary, line=closing.line, result=closing.result, exit=closing.exit, marked=rejected)
             _replace(self.folder / summaries.SUMMARY, structured.plain(summary))
@@ -139,7 +134,7 @@ def folder_of(options: Options) -> Path:
     folder = options.output.absolute()
     if (folder / record.FILE).exists():
         raise Refused(f"--accel-output: {folder} holds the record of a run; name a new folder for the series")
-    return folder / file_name(node_name()) if options.shared else folder
+    return folder / file_name(node_name()) if options.shares_folder else folder
 
 
 def locked(folder: Path) -> IO[bytes]:
@@ -161,8 +156,8 @@ def go_on(options: Options, start: Start, tell: Callable[[str], None]) -> int:
     hours, granted, deadline = options.hours or 0.0, waivers(options.waivers), Deadline(options.time_limit)
     series = Series.read(folder_of(options))
     stopped: Closing | None = None
-    if series.rejected:  # whatever its records are by now
-        tell(series.rejected)
+    if series.rejection:  # whatever its records are by now
+        tell(series.rejection)
         return exits.REJECTED
     while True:
         closing = judging.closing(series.runs, series.last, hours, granted, stopped=stopped)
@@ -170,11 +165,12 @@ def go_on(options: Options, start: Start, tell: Callable[[str], None]) -> int:
         if closing.exit == exits.REJECTED or complete or stopped:
             break
         longest = max((run.seconds for run in series.runs), default=0.0)
-        if deadline.left < max(SHORTEST, longest):
+        if deadline.seconds_left < max(SHORTEST, longest):
             break
-        number = series.next
+        number = series.runs[-1].number + 1 if series.runs else 1
         folder, previous = series.run_folder(number), series.run_folder(number - 1) / record.FILE
-        status = start(folder, str(previous) if series.runs else FIRST, deadline.left if options.time_limit else None)
+        time_limit = deadline.seconds_left if options.time_limit else None
+        status = start(folder, str(previous) if series.runs else FIRST, time_limit)
         if not (folder / record.FILE).exists():  # it was refused, and has said why
             return status if status > exits.REJECTED else exits.BROKEN  # Python itself ends with 1 for its errors
         series.add(number)

@@ -16,7 +16,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Measurement
 from pytest_accel.core.node_name import node_name
 from pytest_accel.core.reasons import Note, OtherUnit
-from pytest_accel.core.run import Against, AgainstKind, Circumstances
+from pytest_accel.core.run import Circumstances, Objection, ObjectionKind
 from pytest_accel.core.sentences import headline, sentence_of
 from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Closing, Status, Verdict
@@ -25,21 +25,21 @@ from pytest_accel.judging.closing import series_result
 from pytest_accel.judging.verdicts.attempts import RunAttempts
 from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run import device_lock, earlier_records
-from pytest_accel.run.measuring import Measuring, of_siblings
+from pytest_accel.run.measuring import Measuring, sibling_limits
 from pytest_accel.run.network.network_session import NetworkSession
 from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.request_completion import request_of
-from pytest_accel.run.setup import Asked, Found, asked_of, demand_torch, find, planned
+from pytest_accel.run.setup import Inputs, Target, demand_torch, find, read_inputs, with_expected_devices
 from pytest_accel.run.verdict_ledger import Ledger
 
 
 class Session:
     """An acceptance run, of which pytest opens one: it measures the devices of a node, judges and records them."""
 
-    def __init__(self, inputs: Asked, target: Found, pool: WorkerPool, folder: RecordFolder) -> None:
-        self.asked, self.found, self.pool, self.deadline = inputs, target, pool, pool.deadline
+    def __init__(self, inputs: Inputs, target: Target, pool: WorkerPool, folder: RecordFolder) -> None:
+        self.inputs, self.target, self.pool, self.deadline = inputs, target, pool, pool.deadline
         self.against = [*target.against]
         """The objections to an acceptance so far."""
         self.ledger = Ledger(inputs, target, pool, folder)
@@ -62,14 +62,14 @@ class Session:
         """
         folder = RecordFolder()
         try:
-            inputs = asked_of(options)
+            inputs = read_inputs(options)
             if not measuring:
-                return cls(inputs, planned(find(inputs, pool)), pool, folder)
+                return cls(inputs, with_expected_devices(find(inputs, pool)), pool, folder)
             demand_torch(inputs)
             stamp, host = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ"), node_name()
             name = f"{host}{'-simulated' * bool(inputs.node)}-{stamp}"
             # before the devices are found, since the sensor logs into it
-            path = folder.create(options.output, host, name, shared=options.shared)
+            path = folder.create(options.output, host, name, shared=options.shares_folder)
             return cls(inputs, find(inputs, pool, path), pool, folder)
         except BaseException:
             pool.stop()
@@ -81,13 +81,13 @@ class Session:
 
         Raises Refused if the run cannot begin. No process, lock or empty record is left then.
         """
-        names = [] if self.asked.node else [(device.uuid, device.name) for device in self.found.devices]
+        names = [] if self.inputs.node else [(device.uuid, device.name) for device in self.target.devices]
         try:
             for lock in device_lock.hold(names, f"record {self.ledger.folder.path}"):
                 self._locks.enter_context(lock)
             self.ledger.begin()
             self.network.meet()
-            if previous := self.asked.before:
+            if previous := self.inputs.previous_run:
                 self.pool.sensor.follow(*series_result.counts(previous, clock.boot_id(), clock.epoch()))
             self.measuring.note_host()
         except BaseException as error:
@@ -98,9 +98,9 @@ class Session:
                 raise Refused(f"{error}; wait for that run to end, or stop it") from None
             raise
 
-    def rule_out(self, kind: AgainstKind, reason: str) -> None:
+    def rule_out(self, kind: ObjectionKind, reason: str) -> None:
         """Note an objection to an acceptance, with its reason as a sentence."""
-        self.against.append(Against(kind, reason))
+        self.against.append(Objection(kind, reason))
 
     @property
     def narrowed(self) -> bool:
@@ -123,20 +123,20 @@ class Session:
         not have or cannot use, and for a marker in another unit; ProbeError for a bug in the probe.
         """
         __tracebackhide__ = True
-        required = self.found.terms.required
-        request = request_of(function, conditions, metric, self.found.terms.sku, self.found.terms.level)
+        required = self.target.terms.required
+        request = request_of(function, conditions, metric, self.target.terms.sku, self.target.terms.level)
         sku_limit = required.get(request.metric) if request.judged_by_sku else None
         limits = [replace(limit, metric=request.metric) for limit in (sku_limit, *markers) if limit]
         binding = any(not limit.warns for limit in limits)
-        if skipped := self.measuring.skipped(request, subject, binding=binding):
+        if skipped := self.measuring.skip_verdict(request, subject, binding=binding):
             return [self.ledger.keep(replace(skipped, limit=limits[0] if limits else None))]
         attempts = self.measuring.attempts(request)
         to_judge = [(request.metric, limit) for limit in limits or (None,)]
         # before any metric of the same call is judged, since a repeat measures all of them again
-        self.measuring.repeat(attempts, request, [*to_judge, *of_siblings(attempts, request, required)])
-        with self.pool.timeline.on("checks"):
+        self.measuring.repeat(attempts, request, [*to_judge, *sibling_limits(attempts, request, required)])
+        with self.pool.timeline.phase("checks"):
             attempts.add_broken(request.metric, subject)
-            judgements = [attempts.judged(metric, subject, limit) for metric, limit in to_judge]
+            judgements = [attempts.verdict_on(metric, subject, limit) for metric, limit in to_judge]
             verdicts = [self.ledger.keep(verdict) for verdict in judgements]
             self.measuring.save(attempts, soon=True)
         self._judge_changes()
@@ -148,14 +148,14 @@ class Session:
 
     def _judge_changes(self) -> None:
         """Record and judge the facts of the devices that changed since this was last called."""
-        uuids = {device.uuid for device in self.found.devices}
+        uuids = {device.uuid for device in self.target.devices}
         for fact in self.pool.sensor.facts.take():
             if fact.subject in uuids:
                 self._changes.setdefault(fact.subject, []).append(self._judge_fact(fact))
 
     def _judge_fact(self, fact: Measurement) -> Verdict:
         """Record and judge a fact that was read, beside all earlier readings of it."""
-        attempts, limit = self.ledger.attempts(fact.metric, fact.subject), self.found.terms.required.get(fact.metric)
+        attempts, limit = self.ledger.attempts(fact.metric, fact.subject), self.target.terms.required.get(fact.metric)
         self.ledger.add([fact])
         return self.ledger.keep(judge([*attempts, fact], limit, self.ledger.record.software))
 
@@ -174,25 +174,25 @@ class Session:
     def _judge_counters(self) -> None:
         """Judge the error counters again that were judged before the last probe, which may have raised one."""
         verdicts = grouped(self.ledger.verdicts, lambda verdict: verdict.metric)
-        for metric, attempts in self.measuring.counted():
+        for metric, attempts in self.measuring.counter_attempts():
             for verdict in verdicts.get(metric, ()):
-                self.ledger.keep(attempts.judged(metric, verdict.subject, verdict.limit))
+                self.ledger.keep(attempts.verdict_on(metric, verdict.subject, verdict.limit))
 
     def _keep_unreached(self) -> None:
         """Keep a verdict on every required limit that no test asked for in time, by what was measured of it."""
-        record, terms, past_of = self.ledger.record, self.found.terms, self.ledger.baseline.past_of
+        record, terms, past_of = self.ledger.record, self.target.terms, self.ledger.baseline.past_of
         attempts = RunAttempts.of_run(record, terms.spread_of, past_of, explaining(record.devices))
-        reason = Note("out_of_time", self.deadline.unreached)
+        reason = Note("out_of_time", self.deadline.unreached_sentence)
         # a run that was narrowed is expected to lack verdicts
         for metric, subject, origin in () if self.narrowed else terms.circumstances(record.software).required:
             if not self.ledger.status((metric, subject, origin)) and (limit := terms.limits.get(metric)):
                 key, limit = (metric, subject), replace(limit, metric=metric, origin=origin)
                 unreached = Verdict(*key, Status.UNMEASURED, (reason,), limit=limit)
-                self.ledger.keep(attempts.verdict(key, limit) if key in attempts.measured else unreached)
+                self.ledger.keep(attempts.verdict(key, limit) if key in attempts.by_key else unreached)
 
     def wrong_sku(self) -> str | None:
         """Return a sentence if every device is another product than the SKU, so that measuring makes no sense."""
-        sku, uuids = self.found.terms.sku, {device.uuid for device in self.found.devices}
+        sku, uuids = self.target.terms.sku, {device.uuid for device in self.target.devices}
         verdicts = [verdict for verdict in self.ledger.verdicts if verdict.metric == "inventory.sku"]
         failures = [verdict for verdict in verdicts if verdict.status is Status.FAIL]
         if not uuids or {verdict.subject for verdict in failures} != uuids:
@@ -214,10 +214,10 @@ class Session:
             self._keep_unreached()
         elif end.interrupted is None:
             self._judge_counters()
-            if self.asked.options.bug_report and any(verdict.rejects for verdict in self.ledger.verdicts):
+            if self.inputs.options.bug_report and any(verdict.rejects for verdict in self.ledger.verdicts):
                 self.ledger.record.notes.append(self.measuring.vendor_programs.bug_report())
         self.stop()  # before the record is completed: the sensor appends to the telemetry until it ends
-        ledger, terms, boards = self.ledger, self.found.terms, self.asked.boards
+        ledger, terms, boards = self.ledger, self.target.terms, self.inputs.boards
         ledger.complete(interrupted=end.interrupted is not None)
         if loaded:
             ledger.record.info["loaded"] = [text for _, text in loaded]
@@ -230,7 +230,7 @@ class Session:
             day=ledger.record.started[:10],
             against=self.against,
             record_problem=self.pool.sensor.telemetry.problem,
-            simulated=self.asked.node is not None,
+            simulated=self.inputs.node is not None,
         )
         closing = ledger.close(terms.circumstances(ledger.record.software, of_run))
         self.finished = True

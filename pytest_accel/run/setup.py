@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_accel.core.measurement import Device, Names, TroubleKind
+from pytest_accel.core.measurement import Device, TroubleKind
 from pytest_accel.core.messages import Message, Problem, reported_trouble
 from pytest_accel.core.metric_name import parse
 from pytest_accel.core.node_name import node_name
-from pytest_accel.core.run import Against, Circumstances, Run
+from pytest_accel.core.run import Circumstances, Objection, Run
 from pytest_accel.core.sku_types import GUEST_SLICE, SLICE, Sku
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.units import in_bytes
@@ -29,7 +29,7 @@ from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.rendezvous import Rendezvous, leaf_of, rendezvous_of
 from pytest_accel.run.request_completion import request_of
-from pytest_accel.run.terms import Terms, Wanted
+from pytest_accel.run.terms import TermOptions, Terms
 from pytest_accel.skus import requirements
 from pytest_accel.skus.packing_list import PackingList
 from pytest_accel.skus.waivers import Waivers
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Inputs:
     """The inputs of a run: its options, and the files that they name, already read."""
 
     options: Options
-    wanted: Wanted
+    term_options: TermOptions
     """The terms that the options name."""
-    named: Sku | None = None
+    named_sku: Sku | None = None
     """The SKU that is named; None for auto."""
     waivers: Waivers = field(default_factory=Waivers)
     boards: PackingList | None = None
@@ -61,29 +61,29 @@ class Asked:
     """The simulated cluster of a network run, None on real hardware."""
     node: SimulatedNode | None = None
     """The simulated node, None on real hardware."""
-    before: Run | None = None
+    previous_run: Run | None = None
     """The record of the run before in a series; None in its first run, and in one by itself."""
 
     @property
-    def against(self) -> list[Against]:
+    def against(self) -> list[Objection]:
         """The objections to an acceptance that follow from the options."""
-        network = Against("tests", "--accel-network measures between nodes")
+        network = Objection("tests", "--accel-network measures between nodes")
         return [*self.options.against, *([network] if self.options.network else [])]
 
     @property
     def vendor(self) -> str | None:
         """The vendor of the SKU that is named, None without one."""
-        return self.named.vendor if self.named else None
+        return self.named_sku.vendor if self.named_sku else None
 
     @property
     def elapsed(self) -> float:
         """The simulated seconds at which a simulated node begins: those of the runs before it in a series."""
-        if self.before is None:
+        if (previous := self.previous_run) is None:
             return 0.0
-        return float(self.before.info.get("simulated", {}).get("began", 0.0)) + series_result.seconds_of(self.before)
+        return float(previous.info.get("simulated", {}).get("began", 0.0)) + series_result.seconds_of(previous)
 
 
-def asked_of(options: Options) -> Asked:
+def read_inputs(options: Options) -> Inputs:
     """Return the inputs of a run, before any process is started. Raises Refused for a wrong file or option."""
     cluster, node = None, None
     if not options.network:
@@ -91,23 +91,24 @@ def asked_of(options: Options) -> Asked:
     elif options.simulate:
         cluster, node = simulation.cluster(options.simulate)
     rendezvous = rendezvous_of(options.launch, os.environ) if options.network and not options.simulate else None
-    wanted = Wanted(options.sku or (node.asked if node else ""), options.platform, options.level, options.prefix)
-    return Asked(
+    sku = options.sku or (node.sku_option if node else "")
+    term_options = TermOptions(sku, options.platform, options.level, options.prefix)
+    return Inputs(
         options,
-        wanted,
-        wanted.named(on_hardware=node is None),
+        term_options,
+        term_options.load_sku(on_hardware=node is None),
         terms.waivers(options.waivers, f"{options.prefix}waivers"),
         terms.boards(options.packing_list),
-        earlier_records.named(options.baseline, rehearsal=node is not None),
+        earlier_records.baseline_runs(options.baseline, rehearsal=node is not None),
         rendezvous,
         leaf_of(os.environ) if rendezvous else "",
         cluster,
         node,
-        record.read(Path(options.follows)) if options.follows not in ("", FIRST) else None,
+        record.read(Path(options.previous_record)) if options.previous_record not in ("", FIRST) else None,
     )
 
 
-def demand_torch(inputs: Asked) -> None:
+def demand_torch(inputs: Inputs) -> None:
     """Raise Refused if the whole packaged suite is to run without torch: hundreds of limits would tell one need.
 
     A run of chosen tests may read facts alone, which needs none. torch itself is not loaded.
@@ -122,7 +123,7 @@ def demand_torch(inputs: Asked) -> None:
 
 
 @dataclass(frozen=True)
-class Found:
+class Target:
     """The node as it was found: its devices, and the terms that they are judged by."""
 
     discovery: Discovery
@@ -131,13 +132,8 @@ class Found:
     """The devices that are measured: all of the terms, or those of them that the user chose."""
     notes: Sequence[str] = ()
     """Sentences on the devices, for the record."""
-    against: Sequence[Against] = ()
+    against: Sequence[Objection] = ()
     """The objections to an acceptance before anything is measured."""
-
-    @property
-    def names(self) -> Names:
-        """Display name by subject (the UUID of a device, or NODE)."""
-        return Names.of(self.discovery.devices)
 
     def limited_facts(self, probe: str) -> list[str]:
         """Return the facts of `probe` that have a limit, without the name of the probe: "vbios".
@@ -167,65 +163,66 @@ class Found:
         return [(operation, value) for operation, values in sizes.items() for value in dict.fromkeys(values)]
 
 
-def find(inputs: Asked, pool: WorkerPool, output: Path | None = None) -> Found:
+def find(inputs: Inputs, pool: WorkerPool, output: Path | None = None) -> Target:
     """Discover the devices through the sensor of `pool`, settle the terms, and choose the devices of the run.
 
     The log of the sensor is below `output`. Earlier records beside it reveal accelerators that have vanished. Raises
     Refused.
     """
-    target = settled(inputs, discover(inputs, pool, output), output)
+    target = target_of(inputs, discover(inputs, pool, output), output)
     if output and target.terms.doubt and not (inputs.node or target.discovery.container):  # which may not be given all
-        target = remembered(target, earlier_records.read(output, inputs.options.launch).newest_of(node_name()))
-    target = chosen(target, inputs.options.devices)
+        earlier = earlier_records.read(output, inputs.options.launch).newest_of(node_name())
+        target = expect_earlier_devices(target, earlier)
+    target = choose_devices(target, inputs.options.devices)
     terms.refuse_divided(target.devices, target.terms.platform)
     pool.hold(target.devices)
     return target
 
 
-def discover(inputs: Asked, pool: WorkerPool, output: Path | None = None) -> Discovery:
+def discover(inputs: Inputs, pool: WorkerPool, output: Path | None = None) -> Discovery:
     """Discover the devices through the sensor of `pool`, whose log is below `output`."""
     processes = simulation.processes(inputs.node, pool.meeting, inputs.elapsed) if inputs.node else REAL
     pool.begin(processes, output / record.LOGS if output else None)
-    return discovered(pool.sensor.discover(inputs.vendor), inputs.vendor)
+    return discovery_of(pool.sensor.discover(inputs.vendor), inputs.vendor)
 
 
-def settled(inputs: Asked, discovery: Discovery, output: Path | None = None) -> Found:
+def target_of(inputs: Inputs, discovery: Discovery, output: Path | None = None) -> Target:
     """Settle the terms by what was discovered, for all devices. Raises Refused.
 
     Where no SKU is named, accelerators that an earlier record beside `output` holds and that are missing now are a
     problem: the CPU is not judged instead.
     """
     options, node, boards, against = inputs.options, inputs.node, inputs.boards, inputs.against
-    cpu_only = not inputs.named and output and not node and not any(map(is_accelerator, discovery.devices))
+    cpu_only = not inputs.named_sku and output and not node and not any(map(is_accelerator, discovery.devices))
     earlier = earlier_records.read(output, options.launch) if output and cpu_only else None
     if earlier and (missing := earlier.last_accelerators(node_name())):
         problem = Problem("accelerator", "device", missing)
         if container := discovery.container:  # which may simply not have been given them
             problem = Problem("accelerator", "need", f"{missing}, in a container ({container})")
         discovery = Discovery(problems=[problem])
-    sku = inputs.named or terms.sku_of(discovery.devices, options.prefix)
+    sku = inputs.named_sku or terms.sku_of(discovery.devices, options.prefix)
     default = node.platform.name if node and not options.sku else AUTO
-    listed = (boards.sha256, bool(boards.by_node)) if boards else None
-    node_terms = inputs.wanted.settled(sku, discovery.devices, platform=default, listed=listed)
-    node_terms = replace(node_terms, diagnosed=options.diag is not None)
+    packing_list = (boards.sha256, bool(boards.by_node)) if boards else None
+    node_terms = inputs.term_options.terms_for(sku, discovery.devices, platform=default, packing_list=packing_list)
+    node_terms = replace(node_terms, has_diagnostic=options.diag is not None)
     if sku is None:
-        against.append(Against("unasked", "no SKU was recognised"))
-        return Found(discovery, node_terms, node_terms.devices, (), against)
+        against.append(Objection("unasked", "no SKU was recognised"))
+        return Target(discovery, node_terms, node_terms.devices, (), against)
     notes = _notes(sku, discovery.devices, node_terms.devices)
-    if inputs.wanted.platform != AUTO or node:
+    if inputs.term_options.platform != AUTO or node:
         name = node_terms.platform.name
         part = name not in sku.platforms and name.startswith((SLICE, GUEST_SLICE))
         discovery = replace(discovery, expected_by=f"platform {name}", part=part)
     if options.sku == AUTO:
-        against.append(Against("unasked", f"SKU {sku.name} was recognised, not named"))
+        against.append(Objection("unasked", f"SKU {sku.name} was recognised, not named"))
     if node_terms.doubt:
-        against.append(Against("run", node_terms.doubt))
+        against.append(Objection("run", node_terms.doubt))
     if not node_terms.accelerator:
-        against.append(Against("unasked", f"a {registry.vendor(sku.vendor).title} is not an accelerator"))
-    return Found(discovery, node_terms, node_terms.devices, notes, against)
+        against.append(Objection("unasked", f"a {registry.vendor(sku.vendor).title} is not an accelerator"))
+    return Target(discovery, node_terms, node_terms.devices, notes, against)
 
 
-def remembered(target: Found, earlier: Summary | None) -> Found:
+def expect_earlier_devices(target: Target, earlier: Summary | None) -> Target:
     """Expect the devices of the newest earlier run of the node, if these were more of the same product."""
     sku, count = target.terms.sku, len(target.terms.devices)
     if sku is None or earlier is None or earlier.sku != sku.name or len(earlier.devices) <= count:
@@ -240,18 +237,18 @@ def remembered(target: Found, earlier: Summary | None) -> Found:
     )
 
 
-def chosen(target: Found, entries: Sequence[str]) -> Found:
+def choose_devices(target: Target, entries: Sequence[str]) -> Target:
     """Keep the devices that the user chose. The number of expected devices does not change. Raises Refused."""
     devices, all_devices, against = target.devices, target.terms.devices, [*target.against]
     for option, names in terms.choices(entries, all_devices).items():
-        selection = terms.chosen(all_devices, names, option)
+        selection = terms.select(all_devices, names, option)
         devices = [device for device in devices if device in selection]
         if len(selection) < len(all_devices):
-            against.append(Against("filter", f"{option} chose {len(selection)} of {len(all_devices)} devices"))
+            against.append(Objection("filter", f"{option} chose {len(selection)} of {len(all_devices)} devices"))
     return replace(target, devices=devices, against=against)
 
 
-def planned(target: Found) -> Found:
+def with_expected_devices(target: Target) -> Target:
     """Return the node of a plan, with the devices that the platform expects where none is found, as on a login node."""
     sku = target.terms.sku
     if target.devices or sku is None:
@@ -261,10 +258,10 @@ def planned(target: Found) -> Found:
         Device(f"expected device {index}", index, vendor.name, model, called=vendor.short_name)
         for index in range(max(1, target.terms.expected_devices))
     ]
-    return replace(target, devices=devices, against=[*target.against, Against("run", "there is no device here")])
+    return replace(target, devices=devices, against=[*target.against, Objection("run", "there is no device here")])
 
 
-def discovered(answer: Message, vendor: str | None) -> Discovery:
+def discovery_of(answer: Message, vendor: str | None) -> Discovery:
     """Return the sensor's answer to a discovery. If it failed, the driver is reported as a problem."""
     problems = []
     for problem in answer.get("problems", []):

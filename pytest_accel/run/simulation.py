@@ -44,7 +44,7 @@ def node(
     vendor = registry.vendor(simulated.sku.vendor)
     if not importlib.util.find_spec(vendor.library):
         raise Refused(f"{option}: a simulated {vendor.title} node needs {vendor.library}: {vendor.install}")
-    if not launch or not launch.shared:
+    if not launch or not launch.shares_folder:
         return simulated
     # The nodes of a job that simulate one file differ as real ones do: in serials, UUIDs, and a part of every figure.
     seed = int.from_bytes(hashlib.sha256(f"{simulated.seed}/{launch.node}".encode()).digest()[:4], "big")
@@ -57,7 +57,7 @@ def cluster(value: str, root: Path = Path("/")) -> tuple[SimulatedCluster, Simul
     _demand_no_accelerator(option, root)
     with refusing(option):
         loaded = load_cluster(value)
-    return loaded, SimulatedNode(loaded.source, loaded.sku, loaded.asked, loaded.platform, loaded.seed)
+    return loaded, SimulatedNode(loaded.source, loaded.sku, loaded.sku_option, loaded.platform, loaded.seed)
 
 
 def network(cluster: SimulatedCluster, plan: NetworkRun) -> NetworkRun:

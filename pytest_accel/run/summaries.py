@@ -10,7 +10,7 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.run import Run
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Status
-from pytest_accel.judging.verdicts.history import kept, key, plausible, terms_of
+from pytest_accel.judging.verdicts.history import is_baseline, key, plausible, terms_of
 from pytest_accel.judging.verdicts.like_devices import value_of
 
 SUMMARY: Final = "summary.json"
@@ -58,7 +58,7 @@ def _figures(measurements: Iterable[Measurement], unjudged: Container[tuple[str,
     previous: object = None
     name = ""
     for attempt in measurements:
-        if kept(attempt) and value_of(attempt) > 0 and (attempt.metric, attempt.subject) not in unjudged:
+        if is_baseline(attempt) and value_of(attempt) > 0 and (attempt.metric, attempt.subject) not in unjudged:
             method = attempt.metric, attempt.unit, attempt.conditions
             name = name if method == previous else key(attempt)  # like devices follow each other
             figures.setdefault(name, {})[attempt.subject] = float(f"{attempt.value:.{DIGITS}g}")

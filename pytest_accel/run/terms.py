@@ -18,11 +18,11 @@ from pytest_accel.core.floor import NOTHING_KNOWN, floor_in_force
 from pytest_accel.core.levels import LEVELS
 from pytest_accel.core.measurement import Device
 from pytest_accel.core.node_name import node_name
-from pytest_accel.core.run import Against, Circumstances
+from pytest_accel.core.run import Circumstances, Objection
 from pytest_accel.core.sku_types import Basis, Limit, Platform, Sku, Spread, expected_platform
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.drivers import registry
-from pytest_accel.judging.closing.parts import spanned
+from pytest_accel.judging.closing.parts import as_ranges
 from pytest_accel.judging.facts import diagnostics, packing, partitions
 from pytest_accel.judging.verdicts.background import no_spread
 from pytest_accel.run.options import AUTO, STANDARD, Refused
@@ -38,15 +38,15 @@ def refusing(words: str) -> Iterator[None]:
     try:
         yield
     except BadFile as bad:
-        raise Refused(*bad.behind(words)) from None
+        raise Refused(*bad.prefixed(words)) from None
 
 
 @dataclass(frozen=True)
 class Terms:
     """The terms that a node is judged by, and its devices.
 
-    `listed` are the hash of the packing list that the devices have to be on and whether it names nodes, None without a
-    list. `named` is True if the user named the SKU.
+    `packing_list` are the hash of the list that the devices have to be on and whether it names nodes, None without a
+    list. `sku_named` is True if the user named the SKU.
     """
 
     sku: Sku | None = None
@@ -54,11 +54,11 @@ class Terms:
     level: str = STANDARD
     devices: tuple[Device, ...] = ()
     """Every device that was found, without display adapters beside accelerators."""
-    listed: tuple[str, bool] | None = None
-    named: bool = False
+    packing_list: tuple[str, bool] | None = None
+    sku_named: bool = False
     doubt: str | None = None
     """The reason why the platform is uncertain, None if it was named or is the usual one."""
-    diagnosed: bool = False
+    has_diagnostic: bool = False
     """True if the output of the vendor's diagnostic was given."""
 
     @cached_property
@@ -67,10 +67,10 @@ class Terms:
         emulated = requirements.passed_through(self.devices)
         limits = requirements.limits(self.sku, self.platform, self.expected_devices, emulated_ports=emulated)
         limits = {metric: limit.at_level(self.level) for metric, limit in limits.items()}
-        if self.listed:
-            limits |= packing.limits(self.listed[0], self.sku, names_nodes=self.listed[1])
+        if self.packing_list:
+            limits |= packing.limits(self.packing_list[0], self.sku, names_nodes=self.packing_list[1])
         limit = limits.get(diagnostics.METRIC)
-        if self.diagnosed and self.sku and not (limit and self.level in limit.levels and not limit.warns):
+        if self.has_diagnostic and self.sku and not (limit and self.level in limit.levels and not limit.warns):
             limits[diagnostics.METRIC] = diagnostics.OF_GIVEN
         return limits
 
@@ -111,10 +111,10 @@ class Terms:
         parts = {readiness.required_part(floor.bound.metric) for floor in floors if floor.bound.bounded}
         if ready and readiness.HOST_LINK not in parts and ready.floors[readiness.HOST_LINK]:
             not_judged = [readiness.HOST_LINK, *not_judged]  # the devices turned out to be in a virtual machine
-        against = [Against("file", reason)] if (reason := requirements.unfit(sku, platform, level, software)) else []
+        against = [Objection("file", reason)] if (reason := requirements.unfit(sku, platform, level, software)) else []
         calibrated = sku.calibrated_from if sku and any(floor.basis is Basis.OWN for floor in floors) else ()
-        if sources := spanned([device.name for device in self.devices if device.uuid in calibrated]):
-            against.append(Against("floors", f"floors come from these devices: {sources}"))
+        if sources := as_ranges([device.name for device in self.devices if device.uuid in calibrated]):
+            against.append(Objection("floors", f"floors come from these devices: {sources}"))
         subjects = [*(device.uuid for device in self.devices), *missing]
         return replace(
             of_run,
@@ -131,7 +131,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TermOptions:
     """The terms that a user asks for, by options that begin with `prefix`. A `level` of None was not named."""
 
     sku: str
@@ -139,7 +139,7 @@ class Wanted:
     level: str | None = None
     prefix: str = "--accel-"
 
-    def named(self, *, on_hardware: bool = True) -> Sku | None:
+    def load_sku(self, *, on_hardware: bool = True) -> Sku | None:
         """Return the SKU that is named, None for "auto".
 
         Raises Refused for an unknown name, a wrong file, and for limits that were calibrated from simulated nodes, if a
@@ -154,14 +154,14 @@ class Wanted:
             )
         return sku
 
-    def settled(
+    def terms_for(
         self,
         sku: Sku | None,
         devices: Sequence[Device],
         *,
         level: str | None = STANDARD,
         platform: str = AUTO,
-        listed: tuple[str, bool] | None = None,
+        packing_list: tuple[str, bool] | None = None,
     ) -> Terms:
         """Return the terms by which devices are judged as a SKU. `level` and `platform` hold if none is named.
 
@@ -171,12 +171,12 @@ class Wanted:
         if level not in LEVELS:
             raise Refused(f"{self.prefix}level: the record names no level; choose {', '.join(LEVELS)}")
         if sku is None:
-            return Terms(None, level=level, devices=tuple(devices), listed=listed)
+            return Terms(None, level=level, devices=tuple(devices), packing_list=packing_list)
         if self.platform != AUTO:
             platform = self.platform
         devices = sku.accelerators(devices)
         node_platform, doubt = platform_of(sku, platform, devices, f"{self.prefix}platform")
-        return Terms(sku, node_platform, level, tuple(devices), listed, self.sku != AUTO, doubt)
+        return Terms(sku, node_platform, level, tuple(devices), packing_list, self.sku != AUTO, doubt)
 
 
 class Unrecognised(Refused):
@@ -258,7 +258,7 @@ def platform_of(sku: Sku, name: str, devices: Sequence[Device], option: str) -> 
     if choice is None:
         names = ", ".join(sku.platform_names)
         raise Refused(f"{option}: {sku.name} has no platform '{name}'; choose from {names}")
-    if choice.virtual and (whole_devices := partitions.whole(devices, sku)):
+    if choice.virtual and (whole_devices := partitions.whole_devices(devices, sku)):
         raise Refused(
             f"{option}: {choice.name} is for virtual functions, whose memory the host watches; "
             f"{whole_devices[0].name} is a whole device ({whole_devices[0].pci_id})"
@@ -286,7 +286,7 @@ def choices(devices: Sequence[str], available: Sequence[Device]) -> dict[str, li
     return selections
 
 
-def chosen(available: Sequence[Device], entries: Sequence[str], source: str) -> list[Device]:
+def select(available: Sequence[Device], entries: Sequence[str], source: str) -> list[Device]:
     """Return the devices that the entries name: by index, by name, or by the beginning of a UUID.
 
     `source` is the option or variable that holds the entries. Raises Refused for an entry that names no device, more

@@ -23,7 +23,7 @@ from pytest_accel.run.options import Refused
 from pytest_accel.run.processes.supervisor import TICK
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder, numbered
-from pytest_accel.run.setup import Asked, Found
+from pytest_accel.run.setup import Inputs, Target
 
 STOPPING_SECONDS = 30.0
 """Seconds that a program has to end after an interrupt; `dcgmi` waits 25 s for its load to end."""
@@ -93,13 +93,13 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 class VendorPrograms:
     """The programs of the vendor of a run's devices. Raises Refused for a given output that is not of these."""
 
-    def __init__(self, inputs: Asked, target: Found, pool: WorkerPool, folder: RecordFolder) -> None:
+    def __init__(self, inputs: Inputs, target: Target, pool: WorkerPool, folder: RecordFolder) -> None:
         self._pool, self._folder = pool, folder
         self._diagnostic = registry.vendor(target.terms.sku.vendor).diagnostic if target.terms.sku else None
         file, serials = inputs.options.diag, [device.serial or "" for device in target.devices]
-        self._output = given(self._diagnostic, file, serials) if file and self._diagnostic else None
+        self._output = read_report(self._diagnostic, file, serials) if file and self._diagnostic else None
 
-    def diagnosed(self, level: int, devices: Sequence[Device], seconds: float) -> Report:
+    def diagnostic_report(self, level: int, devices: Sequence[Device], seconds: float) -> Report:
         """Return the report of the diagnostic at a level, from a given output or by running it. Raises NoReport."""
         if (diagnostic := self._diagnostic) is None:
             raise NoReport("no diagnostic of this vendor is known")
@@ -132,14 +132,14 @@ class VendorPrograms:
     def _call(self, program: Program, words: Sequence[str], seconds: float) -> tuple[bytes, str]:
         """Call a program with its progress on the screen, while it has the devices to itself. Raises NoReport."""
         name = Path(program.name).name
-        seconds = min(seconds, self._pool.deadline.left)
-        with self._pool.ended_for(name):
+        seconds = min(seconds, self._pool.deadline.seconds_left)
+        with self._pool.workers_ended_for(name):
             paths = numbered((self._pool.logs or self._pool.meeting) / name)
             folder = next(path for path in paths if not path.exists())
             return call(program, words, folder, seconds, partial(self._pool.progress.timed, name, expected=seconds))
 
 
-def given(diagnostic: Diagnostic, file: Path, serials: Sequence[str]) -> tuple[Report, bytes]:
+def read_report(diagnostic: Diagnostic, file: Path, serials: Sequence[str]) -> tuple[Report, bytes]:
     """Return the report in the output of an earlier run, and the output. Raises Refused if it may be of another node.
 
     `serials` are those of the devices. A device may have been exchanged before the host was booted last.
@@ -148,7 +148,7 @@ def given(diagnostic: Diagnostic, file: Path, serials: Sequence[str]) -> tuple[R
         raw = untrusted.read_bytes(file)
         report = diagnostic.read(raw.decode(errors="replace"))
     except BadFile as bad:
-        raise Refused(*bad.behind("--accel-diag")) from None
+        raise Refused(*bad.prefixed("--accel-diag")) from None
     except NoReport as error:
         raise Refused(f"--accel-diag: {file} holds no results: {error}") from None
     if file.stat().st_mtime < time.time() - time.clock_gettime(time.CLOCK_BOOTTIME):

@@ -20,21 +20,21 @@ from pytest_accel.core.software import versions_of
 from pytest_accel.core.verdict import Closing, Status, Verdict
 from pytest_accel.judging.closing import anew, series_result
 from pytest_accel.judging.closing.line import close
-from pytest_accel.judging.verdicts.history import History, kept_in, terms_of
-from pytest_accel.judging.verdicts.judge_attempts import worst
+from pytest_accel.judging.verdicts.history import History, stored_pasts, terms_of
+from pytest_accel.judging.verdicts.judge_attempts import worse
 from pytest_accel.judging.verdicts.smallest_losses import of_run
 from pytest_accel.run import baseline, earlier_records, record, simulation, telemetry_file
 from pytest_accel.run.options import Refused
 from pytest_accel.run.processes import environment
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
-from pytest_accel.run.setup import Asked, Found
+from pytest_accel.run.setup import Inputs, Target
 
 
 class Ledger:
     """Keeps the measurements and verdicts of a run, and writes its record."""
 
-    def __init__(self, inputs: Asked, target: Found, pool: WorkerPool, folder: RecordFolder) -> None:
+    def __init__(self, inputs: Inputs, target: Target, pool: WorkerPool, folder: RecordFolder) -> None:
         self.folder = folder
         self.record = Run(info={})
         self.baseline = baseline.Baseline(History((), (), dict), inputs.options.baseline)
@@ -61,7 +61,7 @@ class Ledger:
         if self.folder.problem:
             raise Refused(f"--accel-output: cannot write to {folder}: {self.folder.problem}")
         output = self._inputs.options.output
-        if output and folder != output.absolute() and not self._inputs.options.shared:
+        if output and folder != output.absolute() and not self._inputs.options.shares_folder:
             self.record.notes.append(f"{output} holds the record of another host; this one is in {folder}")
 
     def _enter_start(self, folder: Path) -> None:
@@ -83,8 +83,8 @@ class Ledger:
         self.record.notes += environment.notes(os.environ)
         if options.launch:
             self.record.info["launcher"] = options.launch
-        if options.follows:
-            self.record.info["follows"] = options.follows
+        if options.previous_record:
+            self.record.info["follows"] = options.previous_record
         if options.nonce:
             self.record.info["nonce"] = options.nonce
         if options.time_limit is not None:
@@ -113,7 +113,7 @@ class Ledger:
         """Enter the earlier records that hold one of the devices."""
         launch, rehearsal = self._inputs.options.launch, self._inputs.node is not None
         earlier = earlier_records.read(folder, launch, rehearsal=rehearsal)
-        self.record.earlier_attempts = earlier.of(device.uuid for device in self._target.devices)
+        self.record.earlier_attempts = earlier.entries_of(device.uuid for device in self._target.devices)
         self.record.notes += earlier.notes()
         # the terms as a function, since the software in them is known only once the workers report it
         self.baseline, notes = baseline.find(self._inputs, self._target, earlier, self._terms)
@@ -130,7 +130,7 @@ class Ledger:
     @property
     def names(self) -> Names:
         """Display name by subject (the UUID of a device, or NODE)."""
-        return Names({**record.names_of(self.record), **self._target.names})
+        return Names({**record.names_of(self.record), **self._target.discovery.names})
 
     def add(self, measurements: Iterable[Measurement]) -> None:
         """Add measurements to the record."""
@@ -160,7 +160,7 @@ class Ledger:
         """Apply the waivers to a verdict, keep the worst one that was given on its limit, and return the new one."""
         serials = [device.serial for device in self._target.devices if device.uuid == verdict.subject and device.serial]
         verdict = self._inputs.waivers.apply(verdict, serials)
-        self._verdicts[verdict.key] = worst(self._verdicts.get(verdict.key), verdict)
+        self._verdicts[verdict.key] = worse(self._verdicts.get(verdict.key), verdict)
         self.record.verdicts = self.verdicts
         return verdict
 
@@ -175,7 +175,7 @@ class Ledger:
         if self.folder.path is None or (soon and not self.folder.is_due()):
             return
         self.record.software.update(self._pool.software)  # workers report theirs after the record has begun
-        self.record.info["counted"] = self._pool.sensor.counters.counted
+        self.record.info["counted"] = self._pool.sensor.counters.totals
         if host := self._pool.sensor.host_now:
             self.record.info["host_counted"] = host
         self.record.waivers = self._inputs.waivers.summary(self.verdicts)
@@ -201,7 +201,7 @@ class Ledger:
         epoch = clock.epoch_now()  # one reading for both, so that they agree
         self.record.info["ended"] = clock.iso(epoch + time.monotonic())
         self.record.info["epochs"] = (clock.epoch(), epoch)
-        self.record.info = {**self.record.info, **self._pool.spent()}
+        self.record.info = {**self.record.info, **self._pool.time_spent()}
         if note := series_result.clock_set(self.record):
             self.record.notes.append(f"{note} while the run went on: its hours do not count in a series")
         self.record.state = "interrupted" if interrupted else "finished"
@@ -209,7 +209,7 @@ class Ledger:
     def close(self, circumstances: Circumstances) -> Closing:
         """Write the closing line into the record and return it; it is another one if the record cannot be written."""
         closing = self._conclude(circumstances)
-        problem = self.folder.lost or self._pool.sensor.telemetry.problem  # also what the attempt to write has shown
+        problem = self.folder.loss or self._pool.sensor.telemetry.problem  # also what the attempt to write has shown
         if problem and problem != circumstances.record_problem:
             closing = self._conclude(replace(circumstances, record_problem=problem))
         return closing
@@ -221,14 +221,14 @@ class Ledger:
         self.record.circumstances, self.record.closing = circumstances, closing
         self.record.findings = record.finding_entries(self.record)
         self.save()
-        return self.believed()
+        return self.checked_closing()
 
-    def believed(self) -> Closing:
+    def checked_closing(self) -> Closing:
         """Return the result: NOT JUDGED, in the record too, if it does not follow from what was measured."""
         run = self.record
-        run.objections = run.objections or anew.objections(run, kept_in(run.baseline))
+        run.objections = run.objections or anew.objections(run, stored_pasts(run.baseline))
         if run.objections:
-            run.closing = anew.not_believed(run)
+            run.closing = anew.disbelief(run)
             self.save()
         return run.closing
 

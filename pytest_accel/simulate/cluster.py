@@ -81,7 +81,7 @@ class SimulatedCluster:
 
     source: str
     sku: Sku
-    asked: str
+    sku_option: str
     """Name of the SKU for --accel-sku."""
     platform: Platform
     nodes: int
@@ -135,9 +135,10 @@ def load_cluster(name: str) -> SimulatedCluster:
     if not rate:
         raise BadFile(f"{name}: 'gb_per_s' is missing: what a healthy pair reaches; {platform.name} states no NICs")
     options = {"devices": platform.devices or DEFAULT_DEVICES, **fields, "sku": sku, "platform": platform}
-    cluster = SimulatedCluster(str(path), asked=sku_name, gb_per_s=rate, faults=faults, **options)
+    cluster = SimulatedCluster(str(path), sku_option=sku_name, gb_per_s=rate, faults=faults, **options)
     for item, fault in zip(root.data["faults"].data if faults else (), faults, strict=True):
-        for key, count in (("node", cluster.nodes), ("leaf", _leaves(cluster)), ("rail", cluster.devices)):
+        leaves = -(-cluster.nodes // cluster.leaf) if cluster.leaf else 0
+        for key, count in (("node", cluster.nodes), ("leaf", leaves), ("rail", cluster.devices)):
             numbers = fault.nodes if key == "node" else [fault.parameters[key]] if key in fault.parameters else []
             if strays := [number for number in numbers if not 0 <= number < count]:
                 mistakes.add(item, f"{key}: there is no {key} {strays[0]}; the cluster has {count}, numbered from 0")
@@ -152,10 +153,6 @@ def healthy_pairs(platform: Platform) -> float | None:
     limit, wire = platform.limits.get("network.pairs"), (platform.wire_gb_per_s or 0.0) / (platform.devices or 1)
     reference = limit.reference if limit else None
     return reference or (wire * fmean(HEALTHY) if wire else None)
-
-
-def _leaves(cluster: SimulatedCluster) -> int:
-    return -(-cluster.nodes // cluster.leaf) if cluster.leaf else 0
 
 
 def _fault(item: Located, key: str, mistakes: Mistakes) -> ClusterFault | None:
@@ -181,7 +178,7 @@ _KEYS: Final[dict[str, Check]] = {
 _CLUSTER: Callable[[Located, str, Mistakes], Any] = yaml_nodes.record_of(_KEYS, required=("sku", "nodes"))
 
 
-def told(kind: ClusterFaultKind) -> list[str]:
+def description(kind: ClusterFaultKind) -> list[str]:
     """Return the description of a fault of a cluster line by line: effect, parameters, checks that should catch it."""
     defaults = {name: f" (default {kind.defaults[name]})" if name in kind.defaults else "" for name in kind.parameters}
     described = [f"{name}: {_CLUSTER_PARAMETERS[name][1]}{default}" for name, default in defaults.items()]

@@ -85,7 +85,7 @@ class SimulatedClock(Clock):
         return end - start
 
 
-class Announced:
+class StepGate:
     """A gate that keeps the devices of the last announced step, such as those of one copy between peers."""
 
     def __init__(self, gate: Gate) -> None:
@@ -109,7 +109,7 @@ class SimulatedDevice(Compute):
         self.board = SharedState(Path(model.board), model.devices)
         self._slot_by_uuid = {model.uuid(slot): slot for slot in range(model.devices)}
         self.slots = [self._slot_by_uuid[device.uuid] for device in devices]
-        self._announced = Announced(gate)
+        self._announced = StepGate(gate)
         super().__init__(devices, self._announced)  # torch sees none of them
         self.is_cpu = True
         self.time = 0.0

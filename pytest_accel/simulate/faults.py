@@ -461,7 +461,7 @@ def _(symptoms: Symptoms) -> None:
     symptoms.shows["fabric_state"] = 2
 
 
-def told(kind: FaultKind) -> list[str]:
+def description(kind: FaultKind) -> list[str]:
     """Return the description of a fault of a node line by line: effect, parameters, checks that should catch it."""
     described = [f"{name}: {PARAMETERS[name][1]} (default {default})" for name, default in kind.parameters.items()]
     return [kind.does, *described, f"caught by: {kind.caught_by}"]

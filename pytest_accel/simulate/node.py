@@ -52,7 +52,7 @@ class SimulatedNode:
 
     source: str
     sku: Sku
-    asked: str
+    sku_option: str
     """Name of the SKU for --accel-sku."""
     platform: Platform
     seed: int = 0
@@ -125,7 +125,7 @@ def product_of(fields: dict[str, Any], root: Located, path: Path) -> tuple[str, 
     try:
         sku = loader.load(sku_name)
     except BadFile as bad:
-        raise BadFile(*bad.behind(f"{root.data['sku'].where}: sku")) from None
+        raise BadFile(*bad.prefixed(f"{root.data['sku'].where}: sku")) from None
     _check_vendor(sku, root.data["sku"].where)
     platform_name = fields.get("platform", next(iter(sku.platforms)))
     platform = sku.platform_named(platform_name)

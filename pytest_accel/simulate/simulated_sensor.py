@@ -22,7 +22,7 @@ def machine(model: Model) -> Machine:
     """Return the machine that the sensor reads, and install the node's management library below its wrapper."""
     management.install(model)
     return Machine(
-        shown=partial(management.hints, model),
+        hints=partial(management.hints, model),
         container=str,
         now=management.clock(model),
         host=partial(_host_facts, model),

@@ -10,7 +10,7 @@ from pytest_accel.core.sku_types import DeclaredBy, Limit, Platform, Sku
 
 
 @dataclass(frozen=True)
-class Stated:
+class ImpliedFigure:
     """A figure of the datasheet that a device states about itself: `metric` must not be below the value at `key`.
 
     A device that does not state it is not judged by it.
@@ -27,14 +27,14 @@ class Stated:
 RATE = "gb_per_s"
 """The condition of the limit on the NICs of a node: GB/s of each."""
 OF_DATASHEET = (
-    Stated("inventory.power_limit_default", "W", "power.watts"),
-    Stated("inventory.power_limit_max", "W", "power.max_watts"),
-    Stated("inventory.clock_max", "MHz", "compute.max_clock_mhz"),
-    Stated("inventory.memory_clock_max", "MHz", "memory.clock_mhz"),
-    Stated("inventory.memory_bus", "count", "memory.bus_bits"),
-    Stated("inventory.compute_units", "count", "compute.units"),
-    Stated("inventory.slowdown_temperature", "C", "temperature.slowdown_c", warns=True),
-    Stated("inventory.shutdown_temperature", "C", "temperature.shutdown_c", warns=True),
+    ImpliedFigure("inventory.power_limit_default", "W", "power.watts"),
+    ImpliedFigure("inventory.power_limit_max", "W", "power.max_watts"),
+    ImpliedFigure("inventory.clock_max", "MHz", "compute.max_clock_mhz"),
+    ImpliedFigure("inventory.memory_clock_max", "MHz", "memory.clock_mhz"),
+    ImpliedFigure("inventory.memory_bus", "count", "memory.bus_bits"),
+    ImpliedFigure("inventory.compute_units", "count", "compute.units"),
+    ImpliedFigure("inventory.slowdown_temperature", "C", "temperature.slowdown_c", warns=True),
+    ImpliedFigure("inventory.shutdown_temperature", "C", "temperature.shutdown_c", warns=True),
 )
 """A device below one of these is a lesser product."""
 
@@ -55,7 +55,7 @@ def limits(sku: Sku, platform: Platform, *, emulated_ports: bool = False) -> dic
     return {limit.metric: replace(limit, declared_by=DeclaredBy.RUN) for limit in derived}
 
 
-def joined(implied: Mapping[str, Limit], file_limits: Mapping[str, Limit]) -> dict[str, Limit]:
+def merge(implied: Mapping[str, Limit], file_limits: Mapping[str, Limit]) -> dict[str, Limit]:
     """Return the limits of both; a limit of a file with a bound replaces an implied one of the same metric.
 
     One that passes a value that the implied one rejects counts as overridden, also in a file that stands alone.

@@ -68,7 +68,7 @@ def read(name: str) -> tuple[Sku, Located]:
     path = find(name)
     mistakes = Mistakes()
     layers = _read(path, (), mistakes)
-    root, own_file = layers.root, None if _shipped(path) else shown(path)
+    root, own_file = layers.root, None if _shipped(path) else display_name(path)
     for key, entry in [*limit_nodes(root), *limit_nodes(root, "figures")]:
         unit = unit_of(re.split(r"(?:limits|figures)\.", key)[-1])
         if isinstance(entry.data, dict) and unit:
@@ -136,7 +136,7 @@ def _shipped(path: Path) -> bool:
     return path.resolve().parent in (SHIPPED.resolve(), (SHIPPED / VENDOR_FILES).resolve())
 
 
-def shown(path: Path) -> str:
+def display_name(path: Path) -> str:
     """Return the name of a file for messages and the record. A user's file never has the name of a shipped one."""
     if _shipped(path):
         return str(path.resolve().relative_to(SHIPPED.resolve()))
@@ -161,7 +161,7 @@ class _Layers:
 
 def _read(path: Path, visited: tuple[Path, ...], mistakes: Mistakes) -> _Layers:
     """Read a file and merge it on top of the file that it extends, or else on top of its vendor's file."""
-    name = shown(path)
+    name = display_name(path)
     raw = untrusted.read_bytes(path, name, most=yaml_nodes.FILE_BYTES)
     root, digest = yaml_nodes.parse(raw, name), hashlib.sha256(raw).hexdigest()
     kind = DeclaredBy.SKU_FILE if _shipped(path) else DeclaredBy.OWN_FILE
@@ -230,14 +230,14 @@ def _vendor(root: Located) -> _Layers:
     path = SHIPPED / VENDOR_FILES / f"{vendor}.yaml"
     if not re.fullmatch(r"[\w-]+", vendor) or not untrusted.exists(path):
         return _Layers(Located({}, root.file, root.line), {}, {})
-    root, digest = yaml_nodes.read(path, shown(path))
-    return _Layers(root, {shown(path): digest}, {shown(path): DeclaredBy.VENDOR_FILE})
+    root, digest = yaml_nodes.read(path, display_name(path))
+    return _Layers(root, {display_name(path): digest}, {display_name(path): DeclaredBy.VENDOR_FILE})
 
 
 def extended(path: Path, root: Located) -> Path | None:
     """Return the path of the file that a file extends, given its merged contents; None if it extends none."""
     entry = root.data.get("extends")
-    return _base_path(path, entry, Mistakes()) if entry is not None and entry.file == shown(path) else None
+    return _base_path(path, entry, Mistakes()) if entry is not None and entry.file == display_name(path) else None
 
 
 def _base_path(path: Path, extends: Located, mistakes: Mistakes) -> Path:

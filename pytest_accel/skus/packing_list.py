@@ -206,7 +206,7 @@ def _header(line: str, delimiter: str, location: str) -> list[str]:
     try:
         names = [cell.strip().lower().replace(" ", "_") for cell in _cells(line, delimiter)]
     except BadFile as bad:
-        raise BadFile(*bad.behind(location)) from None
+        raise BadFile(*bad.prefixed(location)) from None
     while len(names) > 1 and not names[-1]:
         names.pop()
     for name in names:

@@ -39,14 +39,9 @@ def peak(sku: Sku, metric: str, platform: Platform) -> tuple[float, str] | None:
     return (figure * ways, name) if figure else None
 
 
-def soak_dtype(sku: Sku) -> str:
-    """Return the dtype that a soak multiplies."""
-    return str(sku.probes.get("soak", {}).get("dtype", "bf16"))
-
-
 def measured_as(sku: Sku, metric: str) -> str:
     """Return the metric whose peak bounds `metric`: for the rate of a soak, the product that it repeats."""
-    return f"matmul.{soak_dtype(sku)}" if metric == "soak.rate" else metric
+    return f"matmul.{sku.probes.get('soak', {}).get('dtype', 'bf16')}" if metric == "soak.rate" else metric
 
 
 OF_THE_HOST: Final = ("inventory.ecc", "health.ecc_", "health.bad_pages", "counters.ecc_", "counters.bad_pages")

@@ -56,7 +56,7 @@ def limits(sku: Sku | None, platform: Platform, devices: int, *, emulated_ports:
     }
     facts |= implied.limits(sku, platform, emulated_ports=emulated_ports)
     file_limits = sku.limits_on(platform)
-    return implied.joined(facts, classes.without_host_floors(file_limits) if emulated_ports else file_limits)
+    return implied.merge(facts, classes.without_host_floors(file_limits) if emulated_ports else file_limits)
 
 
 def required_at(level: str, limits: Mapping[str, Limit]) -> dict[str, Limit]:

@@ -11,7 +11,7 @@ from pytest_accel.core.printable import printable
 from pytest_accel.core.sku_types import Platform, Sku
 from pytest_accel.core.versions import spanning
 from pytest_accel.core.words import counted
-from pytest_accel.judging.records.calibration import Calibrated, Calibration, CalibrationOutlier
+from pytest_accel.judging.records.calibration import CalibratedMetric, Calibration, CalibrationOutlier
 from pytest_accel.probes.declare import finder_of
 from pytest_accel.skus import requirements
 from pytest_accel.skus.methods import method_of
@@ -58,7 +58,7 @@ def versions(software: Mapping[str, Sequence[str]]) -> str:
     return ", ".join(f"{name} {' to '.join(texts)}" for name, texts in ends.items())
 
 
-def limited(figure: Calibrated, sku: Sku, platform: Platform) -> bool:
+def limited(figure: CalibratedMetric, sku: Sku, platform: Platform) -> bool:
     """Return True for a metric that gets a limit: the SKU limits it, or its probe derives floors and is required.
 
     The best of a search stays information.
@@ -77,7 +77,7 @@ def outlier(entry: CalibrationOutlier, labels: Mapping[str, str]) -> str:
     """Return a sentence for a device that is left out."""
     name = labels.get(entry.device, entry.device)
     reason = f"{entry.deviations:.1f} robust deviations" if math.isfinite(entry.deviations) else "all others are equal"
-    suffix = f"; also in {', '.join(entry.also)}" if entry.also else ""
+    suffix = f"; also in {', '.join(entry.other_metrics)}" if entry.other_metrics else ""
     return printable(
         f"{name}: {entry.metric} {entry.value:.5g} {entry.unit}, centre {entry.centre:.5g} "
         f"({entry.value / entry.centre - 1:+.1%}, {reason}; {entry.source}){suffix}"
@@ -90,13 +90,13 @@ def lines(calibration: Calibration, origin: Provenance) -> Iterator[str]:
         yield printable(f"refused: {line}")
     for entry in calibration.outliers:
         yield f"outlier, left out of all: {outlier(entry, origin.labels)}"
-    for metric, reason in calibration.left_out.items():
+    for metric, reason in calibration.skipped_metrics.items():
         yield printable(f"left out: {metric}: {reason}")
     columns = ("metric", "unit", "centre", "limit", "healthy", "devices", "nodes", "runs", "n")
     yield text([Table("", columns, [_row(figure, origin) for figure in calibration.metrics])])
 
 
-def _row(figure: Calibrated, origin: Provenance) -> Sequence[str]:
+def _row(figure: CalibratedMetric, origin: Provenance) -> Sequence[str]:
     bound = f"{figure.bound:g}" if limited(figure, origin.sku, origin.platform) else "none"
     spreads = map(_share, (figure.spreads.devices, figure.spreads.nodes, figure.spreads.runs))
     low, high = figure.healthy
@@ -124,7 +124,7 @@ def header(calibration: Calibration, origin: Provenance) -> str:
     comments += _section("Left out of every metric as outliers:", outliers)
     comments += _section("Read:", origin.sources)
     comments += _section("Refused:", origin.refused)
-    gaps = [f"{metric}: {reason}" for metric, reason in calibration.left_out.items()]
+    gaps = [f"{metric}: {reason}" for metric, reason in calibration.skipped_metrics.items()]
     comments += _section("Metrics without a result:", gaps)
     return "".join(f"# {printable(comment)}\n" for comment in comments)
 
@@ -160,7 +160,7 @@ def _of_platform(metric: str, origin: Provenance) -> bool:
     return declaration.for_several or (bool(declaration.stresses) and declaration.stresses[0] in ("host", "link"))
 
 
-def _limit(figure: Calibrated, origin: Provenance) -> dict[str, Any]:
+def _limit(figure: CalibratedMetric, origin: Provenance) -> dict[str, Any]:
     bound = "floor" if figure.rate else "ceiling"
     return {
         bound: figure.bound,
@@ -174,7 +174,7 @@ def _limit(figure: Calibrated, origin: Provenance) -> dict[str, Any]:
     }
 
 
-def _software(figure: Calibrated, origin: Provenance) -> dict[str, Any]:
+def _software(figure: CalibratedMetric, origin: Provenance) -> dict[str, Any]:
     """Return the versions that the limit holds for: of torch, whose kernels multiply, or of the collective library.
 
     On other versions the floor of the class judges in its place. Copies do not depend on either.
@@ -187,15 +187,15 @@ def _software(figure: Calibrated, origin: Provenance) -> dict[str, Any]:
     return {"software": texts} if texts else {}
 
 
-def judged(figure: Calibrated) -> str:
+def judged(figure: CalibratedMetric) -> str:
     """Return a sentence on the strength of a limit, for its source."""
     kind = "floor" if figure.rate else "ceiling"
     caveat = "; one node: how far nodes differ is not known" if figure.nodes == 1 else ""
     distance = f"{figure.deviations:.1f} deviations from the centre, " if math.isfinite(figure.deviations) else ""
-    return f"{kind} {distance}set by {figure.why}{caveat}"
+    return f"{kind} {distance}set by {figure.bound_basis}{caveat}"
 
 
-def _source(figure: Calibrated, origin: Provenance, note: str) -> dict[str, Any]:
+def _source(figure: CalibratedMetric, origin: Provenance, note: str) -> dict[str, Any]:
     nodes, of_node, conditions = counted(figure.nodes, "node"), requirements.of_node(figure.metric), figure.conditions
     scope = counted(figure.devices, "node") if of_node else f"{counted(figure.devices, 'device')} of {nodes}"
     method = {name: conditions[name] for name in method_of(figure.metric, origin.sku.probes) if name in conditions}
@@ -213,7 +213,7 @@ def _source(figure: Calibrated, origin: Provenance, note: str) -> dict[str, Any]
     }
 
 
-def _spread(figure: Calibrated, origin: Provenance) -> dict[str, Any] | None:
+def _spread(figure: CalibratedMetric, origin: Provenance) -> dict[str, Any] | None:
     """Return the spread of a metric as the file states it, None if it is not known or too large to state."""
     spread: dict[str, Any] = {}
     if figure.spreads.devices and figure.spreads.devices <= MOST_SPREAD:

@@ -87,7 +87,7 @@ def _figure(metric: str, devices: Sequence[Device]) -> str:
     """Return the most frequent value of a metric, then the devices with another one; empty if no device has any."""
     values = {}
     for device in devices:
-        unit, value, _ = inventory.read(metric, device)
+        unit, value, _ = inventory.read_fact(metric, device)
         if value is not None:
             values[device.name] = show(value, unit)
     texts = list(values.values())

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pytest_accel.core.details import Found
+from pytest_accel.core.details import NetworkOutcome
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.network_run import NAMED, NetworkRun, NodeConclusion, short_rails
 from pytest_accel.core.verdict import show
 from pytest_accel.core.words import counted, listed
 from pytest_accel.views.terminal import Line, closing_lines, folded
 
-SHOWN: Final[tuple[Found, ...]] = ("wrong", "not reached", "slow", "unclear", "unmeasured", "left out")
+SHOWN: Final[tuple[NetworkOutcome, ...]] = ("wrong", "not reached", "slow", "unclear", "unmeasured", "left out")
 """The findings that a row shows, worst first; a node of an island is shown with it, and a good one is counted."""
 MOST: Final = 8
 """Nodes that a line names."""

@@ -10,7 +10,7 @@ from pytest_accel.core.measurement import NODE, Names
 from pytest_accel.core.verdict import Verdict
 from pytest_accel.core.words import listed
 from pytest_accel.judging.causes.findings import Finding, Key
-from pytest_accel.judging.closing.parts import named, short_beside, spanned
+from pytest_accel.judging.closing.parts import as_ranges, unrejected_shortfalls, worst_by_subject
 from pytest_accel.views.terminal import Line
 
 FEW = 2
@@ -51,16 +51,16 @@ def next_steps(
     """
     lines = []
     rejected = any(finding.severity in REJECTS for finding in findings.values())
-    failures = short_beside(verdicts) if rejected else [verdict for verdict in verdicts if verdict.fails]
-    short = {verdict.key for verdict in named(failures, names)}
+    failures = unrejected_shortfalls(verdicts) if rejected else [verdict for verdict in verdicts if verdict.fails]
+    short = {verdict.key for verdict in worst_by_subject(failures, names)}
     steps = {key: finding for key, finding in findings.items() if full or finding.severity in REJECTS or key in short}
     for finding, members, metrics in by_finding(steps, verdicts):
         subjects = [subject for subject in dict.fromkeys((*names, *members)) if subject in members]
-        located = {*locations} if finding.fault.name == MISSING else {*locations} - {NODE}
+        located = {*locations} if finding.fault_code.name == MISSING else {*locations} - {NODE}
         slots = {uuid: f" ({locations[uuid]})" for uuid in located.intersection(subjects) if len(subjects) <= FEW}
-        devices = spanned([names[subject] + slots.get(subject, "") for subject in subjects])
+        devices = as_ranges([names[subject] + slots.get(subject, "") for subject in subjects])
         severity = "" if finding.severity is Severity.UNKNOWN else f", {finding.severity.value}"
-        text = f"next: {devices} {finding.title}{severity}: {finding.do}"
+        text = f"next: {devices} {finding.title}{severity}: {finding.next_step}"
         text += f" ({listed(metrics)})" if full else ""
         lines.append((text, COLOURS.get(finding.severity, "yellow")))
     return lines

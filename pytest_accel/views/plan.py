@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_accel import suite
-from pytest_accel.core.run import Against, Circumstances
+from pytest_accel.core.run import Circumstances, Objection
 from pytest_accel.core.sku_types import Sku
 from pytest_accel.core.software import torch_version, versions_of
 from pytest_accel.judging.facts.preconditions import SETTLE_STEP
@@ -21,10 +21,10 @@ from pytest_accel.views.terminal import Line
 
 if TYPE_CHECKING:
     from pytest_accel.run.measuring import Measuring
-    from pytest_accel.run.setup import Found
+    from pytest_accel.run.setup import Target
 
 
-def lines(setup: Found, items: Sequence[Any], against: Sequence[Against]) -> list[Line]:
+def lines(setup: Target, items: Sequence[Any], against: Sequence[Objection]) -> list[Line]:
     """Return one line for each measurement of the packaged suite, with its budget, and one line with the sum.
 
     No time is given for a user's own tests, since only running one shows what it measures.
@@ -42,14 +42,14 @@ def lines(setup: Found, items: Sequence[Any], against: Sequence[Against]) -> lis
     return [*rows, (total, "bold"), (outcome, "")]
 
 
-def time_left(setup: Found, measuring: Measuring, items: Sequence[Any]) -> Callable[[], float]:
+def time_left(setup: Target, measuring: Measuring, items: Sequence[Any]) -> Callable[[], float]:
     """Return a function that returns the seconds that the packaged tests may still measure for, at most.
 
     What falls short is measured again, which takes longer.
     """
     packaged, _ = _measuring(items)
     budgets = [(request, _plan(setup, [request]).measuring) for request in _of_suite(packaged, setup).values()]
-    return lambda: sum(seconds for request, seconds in budgets if not measuring.reached(request))
+    return lambda: sum(seconds for request, seconds in budgets if not measuring.has_measured(request))
 
 
 def _measuring(items: Sequence[Any]) -> tuple[list[Any], int]:
@@ -59,7 +59,7 @@ def _measuring(items: Sequence[Any]) -> tuple[list[Any], int]:
     return packaged, len(measuring) - len(packaged)
 
 
-def _of_suite(packaged: Sequence[Any], setup: Found) -> dict[tuple[str, str], Request]:
+def _of_suite(packaged: Sequence[Any], setup: Target) -> dict[tuple[str, str], Request]:
     """Return the requests of packaged tests, each once, by their keys."""
     sku = setup.terms.sku
     requests: dict[tuple[str, str], Request] = {}
@@ -70,7 +70,7 @@ def _of_suite(packaged: Sequence[Any], setup: Found) -> dict[tuple[str, str], Re
     return requests
 
 
-def _plan(setup: Found, requests: Sequence[Request]) -> Plan:
+def _plan(setup: Target, requests: Sequence[Request]) -> Plan:
     """Return the plan of these requests."""
     measurements = [(request.declaration, request.metric) for request in requests]
     plan = planned(measurements, setup.terms.level, setup.terms.sku, len(setup.devices))
@@ -78,7 +78,7 @@ def _plan(setup: Found, requests: Sequence[Request]) -> Plan:
     return replace(plan, repeats=min(plan.repeats, plan.measuring))
 
 
-def _requests(item: Any, setup: Found) -> list[Request]:
+def _requests(item: Any, setup: Target) -> list[Request]:
     """Return the requests of a packaged test, by calling it with an `accel_check` that only notes them."""
     noted: list[Request] = []
 

@@ -13,9 +13,9 @@ from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.sentences import bounds, headline, limit_of, note_of, sentence_of
 from pytest_accel.core.sku_types import DELIVERY, DeclaredBy, Limit
 from pytest_accel.core.verdict import Status, Verdict, margin_of, show
-from pytest_accel.core.words import counted, listed, more
+from pytest_accel.core.words import and_more, counted, listed
 from pytest_accel.judging.causes.findings import Finding, Key
-from pytest_accel.judging.closing.parts import spanned
+from pytest_accel.judging.closing.parts import as_ranges
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus.readiness import READ, required_part
 from pytest_accel.views.terminal import COLOURS, Line
@@ -156,7 +156,7 @@ def _marginal(verdicts: Sequence[Verdict], names: Names, *, full: bool) -> list[
         first, name = group[0], names[group[0].subject]
         if full or first.subject not in failing:
             text = sentence_of(first) if full else headline(first)
-            lines.append((f"marginal: {name} {first.metric}: {text}{more(group)}", "yellow"))
+            lines.append((f"marginal: {name} {first.metric}: {text}{and_more(group)}", "yellow"))
         elif len(group) > MOST_MARGINAL:
             lines.append((f"marginal: {name}: {len(group) - MOST_MARGINAL} more (-v lists them)", "yellow"))
     return lines
@@ -168,7 +168,7 @@ def _notes(verdicts: Sequence[Verdict], names: Names) -> list[Line]:
     lines = []
     for metric, group in grouped(noted, lambda verdict: verdict.metric).items():
         lowest = min(group, key=lambda verdict: finite(verdict.value) or 0.0)
-        devices = spanned([names[verdict.subject] for verdict in group])
+        devices = as_ranges([names[verdict.subject] for verdict in group])
         lines.append((f"note: {devices} {metric} {show(lowest.value, lowest.unit)}, {note_of(lowest)}", ""))
     return lines
 
@@ -298,7 +298,7 @@ class _Rows:
         if 1 < self.devices == len(members):
             return f"all {len(members)}"
         if len(members) <= FEW or group[0].status.fails:
-            return spanned(members)
+            return as_ranges(members)
         return f"{len(members)} of {self.devices}"
 
     def _name(self, verdict: Verdict) -> str:
@@ -472,7 +472,7 @@ def demanded(limit: Limit, unit: str, writer: Callable[[float, str], str] = show
 
 def _short_limit(verdict: Verdict) -> str:
     """Return the bounds without unit, which is that of the value; of a comparison the largest distance."""
-    comparison = verdict.failed_by
+    comparison = verdict.failing_comparison
     return f"{comparison.allowed:.1%} behind" if comparison else bounds(verdict, "", ">=", "<=", " ")
 
 

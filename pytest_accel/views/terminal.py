@@ -12,7 +12,7 @@ from pytest_accel.core.reasons import AllAlike
 from pytest_accel.core.run import SamplingCost
 from pytest_accel.core.sentences import details
 from pytest_accel.core.verdict import Closing, Result, Status, Verdict
-from pytest_accel.judging.closing.parts import backed, bases
+from pytest_accel.judging.closing.parts import backings_by_part, bases
 from pytest_accel.run.phases import PHASES
 
 COLOURS = {
@@ -60,7 +60,7 @@ def closing_lines(closing: Closing, verdicts: Sequence[Verdict], width: int | No
 
 def next_lines(closing: Closing, width: int | None = None) -> list[Line]:
     """Return the lines on what to do for an acceptance; nothing where none can follow."""
-    return folded([(f"next: {closing.next}", "")], width) if closing.next else []
+    return folded([(f"next: {closing.next_step}", "")], width) if closing.next_step else []
 
 
 def why_lines(closing: Closing, names: Names, width: int | None = None, *, full: bool = False) -> list[Line]:
@@ -68,7 +68,7 @@ def why_lines(closing: Closing, names: Names, width: int | None = None, *, full:
 
     Without `full` the first `MOST_WHY` devices have one, and of devices that fall short alike the first.
     """
-    failures = [verdict for verdict in closing.named if details(verdict)]
+    failures = [verdict for verdict in closing.verdicts if details(verdict)]
     groups = grouped(failures, _shared_key)
     verdicts = failures if full else [group[0] for group in groups.values()][:MOST_WHY]
     lines = [(f"why: {names[verdict.culprit]} {verdict.metric}: {details(verdict)}", "") for verdict in verdicts]
@@ -85,7 +85,7 @@ def _shared_key(verdict: Verdict) -> object:
 def sensitivity_lines(closing: Closing, verdicts: Sequence[Verdict], width: int | None, *, full: bool) -> list[Line]:
     """Return the sensitivity of a run; without `full`, only where an acceptance says nothing else on its worth."""
     deciding = [verdict for verdict in verdicts if verdict.decides]
-    worth = bases(backed(deciding), deciding)
+    worth = bases(backings_by_part(deciding), deciding)
     visible = closing.sensitivity and (full or (closing.result is Result.ACCEPTED and not worth))
     return [(text, "") for text in by_phrases(f"sensitivity: {closing.sensitivity}", width)] if visible else []
 

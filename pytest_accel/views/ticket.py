@@ -79,7 +79,7 @@ class Claim:
         findings = findings_of(run)
         for finding, verdicts in grouped(blamed(run, device), lambda verdict: findings.get(verdict.key)).items():
             if finding:
-                yield f"{finding.title}, {finding.severity.value}: {finding.do}"
+                yield f"{finding.title}, {finding.severity.value}: {finding.next_step}"
             for verdict in verdicts:
                 yield f"- {verdict.metric}: {headline(verdict)}"
                 yield from (f"  {text}" for text in filter(None, [details(verdict)]))

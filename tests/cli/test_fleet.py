@@ -25,7 +25,7 @@ from pytest_accel.core.run import Launch, Run, RunInfo
 from pytest_accel.core.structured import plain
 from pytest_accel.core.verdict import Closing, Result
 from pytest_accel.fleet.jobs import waiting
-from pytest_accel.fleet.jobs.run_folder import ExpectedNode, FleetAsked, Submitted, load, save
+from pytest_accel.fleet.jobs.run_folder import ExpectedNode, FleetRequest, SubmittedJob, load, save
 from pytest_accel.run.record import TELEMETRY, seal, write
 
 AT = "2026-11-23T01:00:00+00:00"
@@ -104,11 +104,13 @@ def shown(state: str, reason: str = "none", since: str = "Unknown", name: str = 
     return f"echo '{US.join((name, state, '(null)', 'all*', since, reason))}'"
 
 
-def begun(folder: Path, *nodes: ExpectedNode, at: str = AT, arguments: tuple[str, ...] = (), **jobs: str) -> FleetAsked:
+def begun(
+    folder: Path, *nodes: ExpectedNode, at: str = AT, arguments: tuple[str, ...] = (), **jobs: str
+) -> FleetRequest:
     """Write a run for these nodes, some of which have jobs."""
     folder.mkdir(parents=True, exist_ok=True)
-    submitted = tuple(Submitted(name, job, at) for name, job in jobs.items())
-    asked = FleetAsked("1", at, "0", arguments, 10, expected=nodes, jobs=submitted, sku="cpu" if arguments else "")
+    submitted = tuple(SubmittedJob(name, job, at) for name, job in jobs.items())
+    asked = FleetRequest("1", at, "0", arguments, 10, expected=nodes, jobs=submitted, sku="cpu" if arguments else "")
     save(asked, folder)
     return asked
 

@@ -42,7 +42,7 @@ class NodeSensor(in_process.Called):
         super().__init__("sensor")
         self._node = node
         machine = Machine(
-            shown=lambda: node.shown, container=lambda: node.container, kernel_past=node.logged, host=node.host
+            hints=lambda: node.shown, container=lambda: node.container, kernel_past=node.logged, host=node.host
         )
         self._sensor = Sensor(self.said, machine)  # type: ignore[arg-type]
 

@@ -16,7 +16,7 @@ from pytest_accel.core import structured
 from pytest_accel.core.details import Details
 from pytest_accel.core.measurement import NODE, Device, Measurement, Peak, Trouble
 from pytest_accel.core.reasons import Note
-from pytest_accel.core.run import Against, AgainstKind, Circumstances, Run
+from pytest_accel.core.run import Circumstances, Objection, ObjectionKind, Run
 from pytest_accel.core.sku_types import Datasheet, DeclaredBy, Limit, Platform, Sku, Source
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.records.differences import judged_otherwise
@@ -118,8 +118,8 @@ def test_another_floor_changes_its_verdict_alone() -> None:
     old = ran()
     new = judge_again(old, terms(with_limits(matmul_bf16=750)))
     change, result = judged_otherwise(old, new)
-    assert (change.what, change.then[:5], change.now[:5]) == ("matmul.bf16", "PASS ", "FAIL ")
-    assert (result.what, result.then, result.now) == ("result", "ACCEPTED", "REJECTED")
+    assert (change.item, change.before[:5], change.after[:5]) == ("matmul.bf16", "PASS ", "FAIL ")
+    assert (result.item, result.before, result.after) == ("result", "ACCEPTED", "REJECTED")
     assert (word(new), new.closing.exit) == ("REJECTED", 1)
     assert word(judge_again(new, terms(sku()))) == "ACCEPTED", "a corrected floor clears it"
 
@@ -132,9 +132,9 @@ def test_what_the_run_was_still_counts_and_what_is_not_known_accepts_nothing(cas
 
 
 @pytest.mark.parametrize("kind", ["unasked", "tests"])
-def test_who_names_a_sku_asks_for_an_acceptance_that_nobody_asked_the_run_for(kind: AgainstKind) -> None:
-    then = ran(circumstances=Circumstances(against=[Against(kind, "SKU part was recognised, not named")]))
-    unnamed, named = (judge_again(then, replace(terms(sku()), named=named)) for named in (False, True))
+def test_who_names_a_sku_asks_for_an_acceptance_that_nobody_asked_the_run_for(kind: ObjectionKind) -> None:
+    then = ran(circumstances=Circumstances(against=[Objection(kind, "SKU part was recognised, not named")]))
+    unnamed, named = (judge_again(then, replace(terms(sku()), sku_named=named)) for named in (False, True))
     assert (unnamed.closing.exit, named.closing.exit) == (0, 6)
     assert unnamed.closing.line == named.closing.line
 
@@ -249,7 +249,7 @@ def test_software_of_the_record_counts() -> None:
 def test_files_that_changed() -> None:
     then, now = {"a.yaml": "1" * 64, "b.yaml": "2" * 64, "c.yaml": "3" * 64}, {"a.yaml": "1" * 64, "b.yaml": "4" * 64}
     found = judged_otherwise(replace(ran(), sku={"files": then}), replace(ran(), sku={"files": now}))
-    assert [(each.what, each.then, each.now) for each in found] == [
+    assert [(each.item, each.before, each.after) for each in found] == [
         ("file b.yaml", "222222222222", "444444444444"), ("file c.yaml", "333333333333", "not stated"),
     ]  # fmt: skip
 

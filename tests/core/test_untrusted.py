@@ -140,4 +140,4 @@ def test_the_lines_of_a_pipe_or_behind_a_link_are_not_read(tmp_path: Path) -> No
 def test_what_an_error_quotes_cannot_end_its_line() -> None:
     bad = BadFile("a.json: x\nACCEPTED 8/8 devices\x1b[2K is not known", "b.json: is empty")
     assert str(bad).splitlines() == [r"a.json: x\nACCEPTED 8/8 devices\x1b[2K is not known", "b.json: is empty"]
-    assert bad.behind("--accel-sku")[0].startswith("--accel-sku: a.json: ")
+    assert bad.prefixed("--accel-sku")[0].startswith("--accel-sku: a.json: ")

@@ -20,7 +20,7 @@ from pytest_accel.drivers import kernel_log
 from pytest_accel.drivers.kernel_messages import SOURCE, find, messages
 from pytest_accel.drivers.sensor import Sensor
 from pytest_accel.judging.facts.error_counters import ReadingWindow
-from pytest_accel.judging.facts.error_reports import Ended, ErrorReports
+from pytest_accel.judging.facts.error_reports import ErrorReports, WorkerEnd
 from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.skus import requirements
 
@@ -67,17 +67,17 @@ def test_every_message_has_a_real_line() -> None:
 # -- laid to a device or the node, and judged
 
 
-def heard(*lines: str, ended: tuple[Ended, ...] = ()) -> ErrorReports:
+def heard(*lines: str, ended: tuple[WorkerEnd, ...] = ()) -> ErrorReports:
     """The reports of a node that has read these lines at 12 s, during the soak."""
-    reports = ErrorReports(deaf={SOURCE: None}, ended=list(ended))
+    reports = ErrorReports(deaf={SOURCE: None}, worker_ends=list(ended))
     for line in lines:
         reports.hear({**event(line), "at": 12.0, "source": SOURCE}, OURS)
     return reports
 
 
-def verdict(line: str, metric: str, *, vendor: str = "nvidia", ended: tuple[Ended, ...] = ()) -> Verdict:
+def verdict(line: str, metric: str, *, vendor: str = "nvidia", ended: tuple[WorkerEnd, ...] = ()) -> Verdict:
     reports, subject = heard(line, ended=ended), NODE if metric.startswith("host") else "GPU-0"
-    return judge([reports.measured(metric, subject, WINDOWS)], limit(metric, vendor))
+    return judge([reports.measurement(metric, subject, WINDOWS)], limit(metric, vendor))
 
 
 def limit(metric: str, vendor: str = "nvidia") -> Any:
@@ -115,35 +115,35 @@ def test_what_is_at_no_device_is_the_nodes() -> None:
 def test_another_graphics_card_is_no_fault_of_the_node() -> None:
     reports = ErrorReports(deaf={SOURCE: None})
     note = reports.hear({**event(RESET.replace("0c", "77")), "at": 12.0, "source": SOURCE}, OURS)
-    assert reports.heard == []
+    assert reports.reports == []
     assert "amdgpu reset of 0000:77:00.0, which is not a device of this run" in str(note)
 
 
 @each_row(
     ("ended", "counts"),
     [
-        (Ended("GPU-0", 812, 11.0), False),
-        (Ended("GPU-0", 812, 13.0), True),
-        (Ended("GPU-0", 812, -60.0), True),
-        (Ended("GPU-1", 812, 11.0), True),
+        (WorkerEnd("GPU-0", 812, 11.0), False),
+        (WorkerEnd("GPU-0", 812, 13.0), True),
+        (WorkerEnd("GPU-0", 812, -60.0), True),
+        (WorkerEnd("GPU-1", 812, 11.0), True),
     ],
 )
-def test_a_reset_after_we_killed_its_worker_is_ours(ended: Ended, counts: bool) -> None:
+def test_a_reset_after_we_killed_its_worker_is_ours(ended: WorkerEnd, counts: bool) -> None:
     assert verdict(RESET, "counters.log_hardware", vendor="amd", ended=(ended,)).value == int(counts)
     lost_data = "amdgpu 0000:0c:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!"
     assert verdict(lost_data, "counters.log_hardware", vendor="amd", ended=(ended,)).value == 1
 
 
-@pytest.mark.parametrize(("ended", "count"), [((), 0), ((Ended("GPU-0", 812, 11.0),), 1)])
-def test_a_port_follows_a_device_that_failed_and_none_that_we_reset(ended: tuple[Ended, ...], count: int) -> None:
+@pytest.mark.parametrize(("ended", "count"), [((), 0), ((WorkerEnd("GPU-0", 812, 11.0),), 1)])
+def test_a_port_follows_a_device_that_failed_and_none_that_we_reset(ended: tuple[WorkerEnd, ...], count: int) -> None:
     """A device that our own kill reset is not the cause of what a port reports beside it."""
     reports = heard(RESET, FATAL.format("03"), ended=ended)
-    assert reports.measured("counters.log_hardware", "GPU-0", WINDOWS).value == 1 - count
-    assert reports.measured("host_counters.log_hardware", NODE, WINDOWS).value == count
+    assert reports.measurement("counters.log_hardware", "GPU-0", WINDOWS).value == 1 - count
+    assert reports.measurement("host_counters.log_hardware", NODE, WINDOWS).value == count
 
 
 def test_of_a_flood_the_record_has_the_beginning() -> None:
-    found = heard(*[FATAL.format("0c")] * 1000).measured("counters.log_hardware", "GPU-0", WINDOWS)
+    found = heard(*[FATAL.format("0c")] * 1000).measurement("counters.log_hardware", "GPU-0", WINDOWS)
     assert (found.value, len(found.details["reports"])) == (1000, 50)
 
 
@@ -157,13 +157,13 @@ def test_who_may_not_read_the_log_is_not_judged_by_it() -> None:
         deaf={SOURCE: "/dev/kmsg: Permission denied (requires root, on the host instead of a container)"}
     )
     for metric in ("counters.log_hardware", "host_counters.log_hardware"):
-        found = judge([reports.measured(metric, "GPU-0", WINDOWS)], limit(metric))
+        found = judge([reports.measurement(metric, "GPU-0", WINDOWS)], limit(metric))
         assert found.status is Status.NOT_APPLICABLE
         assert "requires root" in sentence_of(found)
 
 
 def test_without_a_probe_nothing_could_be_logged() -> None:
-    assert ErrorReports(deaf={SOURCE: None}).measured("counters.log_hardware", "GPU-0", []).trouble
+    assert ErrorReports(deaf={SOURCE: None}).measurement("counters.log_hardware", "GPU-0", []).trouble
 
 
 # -- the log itself

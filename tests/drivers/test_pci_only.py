@@ -85,7 +85,7 @@ def test_a_card_of_two_tiles_is_two_devices(bus: Path) -> None:
 
 def test_a_gpu_of_intel_says_nothing_of_its_link_to_the_host(bus: Path) -> None:
     device = discovered(plug(bus, "0000:18:00.0", MAX_1550, current_link_width="1"))[0]
-    _, value, trouble = inventory.read("health.pcie_width", device)
+    _, value, trouble = inventory.read_fact("health.pcie_width", device)
     assert value is None
     assert trouble
     assert "may show the link within its card" in trouble.reason
@@ -114,8 +114,8 @@ def test_it_is_recognised_by_its_pci_id_and_what_nobody_reads_is_a_need(
     driver, (device, *others) = opened(hint.driver, hint), discovered(hint)
     assert [each.name for each in products.recognise([device, *others], shipped.every())] == [sku]
     troubles: list[Any] = [
-        inventory.read("health.remap_pending", device)[2],
-        inventory.read("inventory.memory", device)[2],
+        inventory.read_fact("health.remap_pending", device)[2],
+        inventory.read_fact("inventory.memory", device)[2],
         counted(driver, device).trouble,
         *(each.trouble for each in soaked(device)),
     ]
@@ -129,8 +129,8 @@ def test_it_is_recognised_by_its_pci_id_and_what_nobody_reads_is_a_need(
 def counted(driver: PciOnlyDriver, device: Device) -> Measurement:
     ledger = CounterReadings()
     for at in (0.0, 1.0):
-        ledger.read(at, "matmul.bf16", {device.uuid: driver.health(device)})
-    return ledger.measured("counters.ecc_uncorrectable", device)
+        ledger.enter(at, "matmul.bf16", {device.uuid: driver.health(device)})
+    return ledger.measurement("counters.ecc_uncorrectable", device)
 
 
 def soaked(device: Device) -> list[Measurement]:

@@ -42,7 +42,9 @@ def heard(lines: str, every: float = EVERY) -> tuple[ErrorReports, dict[str, str
 def of_kind(lines: str, kind: str, every: float = EVERY) -> set[str]:
     """Return the devices, or the node, of which a log counts reports of a kind."""
     reports, devices = heard(lines, every)
-    subjects = [subject for subject in (*devices, NODE) for each in reports.of(subject) if counts(reports, each, kind)]
+    subjects = [
+        subject for subject in (*devices, NODE) for each in reports.reports_of(subject) if counts(reports, each, kind)
+    ]
     return set(subjects)
 
 
@@ -99,7 +101,7 @@ def test_an_xid_follows_from_no_later_one_and_not_from_itself(earlier: str) -> N
     line = f"NVRM: Xid (PCI:0000:bc:00): 45, pid=6022, name=python3, Ch 00000003 caused by previous Xid {earlier}"
     later = "NVRM: Xid (PCI:0000:bc:00): 94, pid=6022, name=python3, Contained ECC error"
     reports, _ = heard(f"{line}\n{later}")
-    assert reports.cause(reports.heard[0], reports.causes()) is None
+    assert reports.cause(reports.reports[0], reports.causes()) is None
 
 
 @each_row(("line", "of"), CASES["unread"])
@@ -112,18 +114,18 @@ CPER = CASES["cper"]
 
 def test_a_report_of_the_firmware_names_the_device_of_each_section() -> None:
     reports, _ = heard(CPER)
-    assert [(report.title, report.uuid) for report in reports.heard] == [
+    assert [(report.title, report.uuid) for report in reports.reports] == [
         ("firmware: PCIe fatal", "0000:4c:00"),
         ("firmware: PCIe", NODE),
     ]
-    assert "{3}" not in reports.heard[0].text
-    assert "device_id: 0000:4c:00.0" in reports.heard[0].text
+    assert "{3}" not in reports.reports[0].text
+    assert "device_id: 0000:4c:00.0" in reports.reports[0].text
 
 
 @each_row(("lines", "blamed"), CASES["ports"])
 def test_a_port_is_blamed_unless_its_report_names_one_device(lines: list[str], blamed: str) -> None:
     reports, _ = heard("\n".join([*lines, "nvidia 0000:4c:00.0: a device of this node"]))
-    assert reports.heard[0].uuid == blamed
+    assert reports.reports[0].uuid == blamed
 
 
 def of_gpu(place: str) -> str:
@@ -167,5 +169,5 @@ def test_two_reports_at_once_are_two() -> None:
     one = "pcieport 0000:4b:01.0: AER: Uncorrected (Fatal) error received: 0000:4b:01.0"
     error = "pcieport 0000:4b:01.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)"
     lines = "\n".join([one, error, one.replace("4b", "5b"), error.replace("4b", "5b")])
-    assert len(heard(lines)[0].heard) == 2
-    assert len(heard(f"{one}\n{error}")[0].heard) == 1
+    assert len(heard(lines)[0].reports) == 2
+    assert len(heard(f"{one}\n{error}")[0].reports) == 1

@@ -147,7 +147,7 @@ def announced(want: str | None, *shown: Hint, container: str = "") -> dict[str, 
     """The answer of a sensor to `discover`."""
     sent: list[dict[str, Any]] = []
     pipe: Any = type("Pipe", (), {"send": staticmethod(lambda event, **fields: sent.append(fields))})
-    machine = sensor.Machine(shown=lambda: list(shown), container=lambda: container, kernel_reports=None)
+    machine = sensor.Machine(hints=lambda: list(shown), container=lambda: container, kernel_reports=None)
     sensor.Sensor(pipe, machine).discover(want)
     return sent[0]
 

@@ -19,7 +19,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import DriverProblem, deadlines, kernel_log, xids
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.judging.facts.error_counters import ReadingWindow
-from pytest_accel.judging.facts.error_reports import Ended, ErrorReports
+from pytest_accel.judging.facts.error_reports import ErrorReports, WorkerEnd
 from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.simulate.libraries import never, status
 from pytest_accel.simulate.libraries.nvml import LOST, NvmlLibrary, h100, install
@@ -33,11 +33,11 @@ WINDOWS = [ReadingWindow("matmul.bf16", 0.0, 10.0), ReadingWindow("soak.rate", 1
 
 
 def verdict(
-    kind: str, *heard: ErrorReport, ended: tuple[Ended, ...] = (), deaf: dict[str, Any] | None = None
+    kind: str, *heard: ErrorReport, ended: tuple[WorkerEnd, ...] = (), deaf: dict[str, Any] | None = None
 ) -> Verdict:
     reports = ErrorReports(list(heard), {"nvidia": None} if deaf is None else deaf, list(ended))
     metric = f"counters.xid_{kind}"
-    return judge([reports.measured(metric, GPU.uuid, WINDOWS)], LIMITS[metric])
+    return judge([reports.measurement(metric, GPU.uuid, WINDOWS)], LIMITS[metric])
 
 
 def xid(number: int, at: float = 12.0, source: str = "nvidia", **more: Any) -> ErrorReport:
@@ -86,18 +86,18 @@ def test_of_two_sources_the_one_with_the_text_decides() -> None:
 @each_row(
     ("number", "pid", "ended", "counts"),
     [
-        (45, 812, Ended("GPU-0", 812, 11.0), False),
-        (43, None, Ended("GPU-0", 812, 11.0), False),
-        (45, 813, Ended("GPU-0", 812, 11.0), True),
-        (45, None, Ended("GPU-1", 812, 11.0), True),
-        (31, 812, Ended("GPU-0", 812, 11.0), True),
+        (45, 812, WorkerEnd("GPU-0", 812, 11.0), False),
+        (43, None, WorkerEnd("GPU-0", 812, 11.0), False),
+        (45, 813, WorkerEnd("GPU-0", 812, 11.0), True),
+        (45, None, WorkerEnd("GPU-1", 812, 11.0), True),
+        (31, 812, WorkerEnd("GPU-0", 812, 11.0), True),
     ],
 )
 def test_what_the_driver_says_of_a_worker_that_we_killed_is_ours(
-    number: int, pid: int | None, ended: Ended, counts: bool
+    number: int, pid: int | None, ended: WorkerEnd, counts: bool
 ) -> None:
     assert verdict("application", xid(number, pid=pid), ended=(ended,)).value == int(counts)
-    assert verdict("hardware", xid(79, pid=812), ended=(Ended("GPU-0", 812, 11.0),)).status is Status.FAIL
+    assert verdict("hardware", xid(79, pid=812), ended=(WorkerEnd("GPU-0", 812, 11.0),)).status is Status.FAIL
 
 
 def test_where_nobody_can_hear_nothing_is_said() -> None:
@@ -144,7 +144,7 @@ def test_a_device_is_found_by_its_address_and_what_is_no_device_is_noted() -> No
     for line in (LINES[0][0], LINES[0][0].replace("3b", "99")):
         event = {"source": "kernel log", "at": 5.0, **(kernel_log.parse(line) or {})}
         notes.append(reports.hear(event, {"GPU-0": "0000:3b:00.0", "GPU-1": "0000:3c:00.0"}))
-    assert [(each.uuid, each.number, each.pid) for each in reports.heard] == [("GPU-0", 79, 1234)]
+    assert [(each.uuid, each.number, each.pid) for each in reports.reports] == [("GPU-0", 79, 1234)]
     assert notes[0] is None
     assert "not a device of this run" in str(notes[1])
 
@@ -214,9 +214,11 @@ def test_what_was_not_heard_throughout_is_unmeasured() -> None:
     reports.hearing("nvidia", "NVML gives no events for it", "GPU-1")
     reports.hearing("kernel log", "requires root")
     other = Device("GPU-1", 1, "nvidia", "a GPU")
-    assert reports.measured("counters.xid_hardware", GPU.uuid, WINDOWS).value == 0
-    assert "events for it; requires root" in str(reports.measured("counters.xid_hardware", other.uuid, WINDOWS).trouble)
-    reports.missed = "the sensor ended"
-    assert "the sensor ended" in str(reports.measured("counters.xid_hardware", GPU.uuid, WINDOWS).trouble)
-    reports.heard.append(xid(79))
-    assert reports.measured("counters.xid_hardware", GPU.uuid, WINDOWS).value == 1, "what was heard was heard"
+    assert reports.measurement("counters.xid_hardware", GPU.uuid, WINDOWS).value == 0
+    assert "events for it; requires root" in str(
+        reports.measurement("counters.xid_hardware", other.uuid, WINDOWS).trouble
+    )
+    reports.gap = "the sensor ended"
+    assert "the sensor ended" in str(reports.measurement("counters.xid_hardware", GPU.uuid, WINDOWS).trouble)
+    reports.reports.append(xid(79))
+    assert reports.measurement("counters.xid_hardware", GPU.uuid, WINDOWS).value == 1, "what was heard was heard"

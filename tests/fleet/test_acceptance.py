@@ -16,10 +16,10 @@ from support.rows import each_row
 
 from pytest_accel.cli.main import main
 from pytest_accel.core.measurement import NODE, Measurement
-from pytest_accel.core.run import Against, Circumstances, Launch, Run
+from pytest_accel.core.run import Circumstances, Launch, Objection, Run
 from pytest_accel.core.verdict import Waiver
 from pytest_accel.fleet.jobs import run_folder
-from pytest_accel.fleet.jobs.run_folder import ExpectedNode, FleetAsked, Submitted
+from pytest_accel.fleet.jobs.run_folder import ExpectedNode, FleetRequest, SubmittedJob
 from pytest_accel.judging.verdicts.judge_attempts import judge
 
 pytestmark = needs_openssh
@@ -188,7 +188,7 @@ def test_boards_of_nodes_whose_names_differ_after_the_dot_are_swapped(tmp_path: 
     assert (status, found["absent"], len(found["differences"])) == (1, [], 8)
     assert all(each["words"].startswith("Swapped: ") for each in found["differences"])
     expected = (ExpectedNode("n1.a"), ExpectedNode("n1.b"), ExpectedNode("n1.c"))
-    run_folder.save(FleetAsked("1", "2026-11-23T00:00:00Z", "0", (), 10, expected=expected), tmp_path / "records")
+    run_folder.save(FleetRequest("1", "2026-11-23T00:00:00Z", "0", (), 10, expected=expected), tmp_path / "records")
     assert told(tmp_path)[1]["absent"] == ["n1.c"]
 
 
@@ -279,7 +279,7 @@ CUT = {
     "no verdict": replace(node(0), verdicts=[]),
     "failing verdicts": FAILING,
     "no failing verdicts": replace(FAILING, verdicts=[each for each in FAILING.verdicts if not each.fails]),
-    "a filter": replace(node(0), circumstances=replace(AROUND, against=[Against("filter", "filtered by -k")])),
+    "a filter": replace(node(0), circumstances=replace(AROUND, against=[Objection("filter", "filtered by -k")])),
 }
 """Records that their closing line accepts, by what they hold. Their hashes are right."""
 
@@ -367,11 +367,11 @@ def test_a_result_that_the_report_of_the_fleet_does_not_count_accepts_nothing(tm
     folder = tmp_path / "records"
     for number in range(3):
         save(node(number), folder / f"node{number}")
-    fleet = FleetAsked("1", "2026-10-31T00:00:00Z", "0", (), 10, sku="h100-sxm", level="standard")
+    fleet = FleetRequest("1", "2026-10-31T00:00:00Z", "0", (), 10, sku="h100-sxm", level="standard")
     expected = tuple(ExpectedNode(f"node{number}") for number in range(3))
     run_folder.save(replace(fleet, expected=expected), folder)
     assert told(tmp_path)[0] == 0
-    lost = Submitted("node1", "7", "2026-11-20T00:00:00Z")
+    lost = SubmittedJob("node1", "7", "2026-11-20T00:00:00Z")
     run_folder.save(replace(fleet, expected=expected, jobs=(lost,)), folder)
     shutil.rmtree(folder / "node2")
     save(at_level(node(2), "quick"), folder / "node2")
@@ -393,8 +393,8 @@ def test_in_the_run_of_a_fleet_the_result_of_the_last_job_counts(tmp_path: Path)
     folder = tmp_path / "records"
     folder.mkdir()
     expected = (ExpectedNode("node0"), ExpectedNode("node1"))
-    jobs = (Submitted("node0", "7", "2026-11-01T00:00:00Z"), Submitted("node0", "8", "2026-11-02T00:00:00Z"))
-    run_folder.save(FleetAsked("1", "2026-11-01T00:00:00Z", "0", (), 10, expected=expected, jobs=jobs), folder)
+    jobs = (SubmittedJob("node0", "7", "2026-11-01T00:00:00Z"), SubmittedJob("node0", "8", "2026-11-02T00:00:00Z"))
+    run_folder.save(FleetRequest("1", "2026-11-01T00:00:00Z", "0", (), 10, expected=expected, jobs=jobs), folder)
     for number, (job, fails, started) in enumerate((("7", True, "2026-11-09"), ("8", False, "2026-11-02"))):
         one = on_host(node(0, fails=fails), "node0", f"{started}T02:00:00+00:00")
         one.info["launcher"] = Launch("slurm", "node0", 0, nodes=1, job=job)
@@ -412,7 +412,7 @@ def test_a_later_rejection_counts_beside_an_acceptance_by_the_run_of_a_fleet(pla
     for folder, night, fails in (("night1", "2026-11-01", False), (place, "2026-11-02", True)):
         save(on_host(node(0, fails=fails), "node0", f"{night}T02:00:00+00:00"), tmp_path / "records" / folder / "node0")
         if folder != "by-hand":
-            asked = FleetAsked("1", f"{night}T00:00:00Z", "0", (), 10, expected=(ExpectedNode("node0"),))
+            asked = FleetRequest("1", f"{night}T00:00:00Z", "0", (), 10, expected=(ExpectedNode("node0"),))
             run_folder.save(asked, tmp_path / "records" / folder)
     status, found = told(tmp_path)
     assert (status, found["of_nodes"]["rejected"], found["older"]) == (1, 1, 1)

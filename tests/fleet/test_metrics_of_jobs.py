@@ -20,7 +20,7 @@ from pytest_accel.core.summary import Summary
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import Result
 from pytest_accel.fleet.jobs import fleet_metrics, ledger
-from pytest_accel.fleet.jobs.run_folder import ExpectedNode, FleetAsked, Submitted, save
+from pytest_accel.fleet.jobs.run_folder import ExpectedNode, FleetRequest, SubmittedJob, save
 from pytest_accel.fleet.jobs.states import NodeResult, State
 from pytest_accel.run.summaries import SUMMARY
 
@@ -32,8 +32,8 @@ def result(started: str = EARLY, *, simulated: bool = False) -> Summary:
     return replace(told, path=Path("n-2/record.json"))
 
 
-def fleet_of(*nodes: NodeResult, sku: str = "h100-sxm") -> FleetAsked:
-    return FleetAsked("1", EARLY, "0", ("--accel-sku=h100-sxm",), 10, sku=sku, expected=tuple(
+def fleet_of(*nodes: NodeResult, sku: str = "h100-sxm") -> FleetRequest:
+    return FleetRequest("1", EARLY, "0", ("--accel-sku=h100-sxm",), 10, sku=sku, expected=tuple(
         ExpectedNode(each.node) for each in nodes))  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def test_a_rejected_node_is_a_series_until_the_ledger_says_that_it_was_drained(t
         told()
 
 
-def samples(fleet: FleetAsked, nodes: list[NodeResult]) -> dict[tuple[str, ...], float]:
+def samples(fleet: FleetRequest, nodes: list[NodeResult]) -> dict[tuple[str, ...], float]:
     """The samples by name and state."""
     found = [
         each for family in text_string_to_metric_families(fleet_metrics.text(fleet, nodes)) for each in family.samples
@@ -132,7 +132,7 @@ def test_a_report_without_a_list_takes_the_expected_nodes_of_a_job(
 
 
 def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    jobs = (Submitted("n", "7", EARLY),)
+    jobs = (SubmittedJob("n", "7", EARLY),)
     save(replace(fleet_of(), expected=(ExpectedNode("n"), ExpectedNode("m", skipped="down: fan")), jobs=jobs), tmp_path)
     assert main(["fleet", "report", str(tmp_path), "--format=prometheus"]) == 6
     assert 'accel_fleet_nodes{sku="h100-sxm",state="skipped"} 1.0' in capsys.readouterr().out

@@ -255,7 +255,7 @@ def test_a_limit_that_fires_on_too_many_nodes_is_doubted_and_makes_no_repeat_off
 def test_the_views_leave_every_row_that_the_comparison_may_find() -> None:
     for rule in RULES["fleet"].values():
         assert rule.sigmas >= 4
-        assert rule.least >= 0.01
+        assert rule.min_loss >= 0.01
     row = {"metric": "stream.triad", "unit": "GB/s", "like_it": 20, "spread": 0.003, "step_lost": None, "lost": 0.02}
     assert questions.is_behind(row)
     assert not questions.is_behind({**row, "lost": 0.018}), "six standard deviations"

@@ -15,11 +15,11 @@ from pytest_accel.cli.main import main
 from pytest_accel.core import structured
 from pytest_accel.core.run import Run
 from pytest_accel.core.verdict import Result, Status
-from pytest_accel.fleet.jobs.run_folder import ExpectedNode, FleetAsked, save
+from pytest_accel.fleet.jobs.run_folder import ExpectedNode, FleetRequest, save
 from pytest_accel.fleet.nights import extract
 from pytest_accel.run import summaries
 
-ASKED = FleetAsked(
+ASKED = FleetRequest(
     "1",
     "2026-11-01T00:00:00+00:00",
     "0",

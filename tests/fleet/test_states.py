@@ -21,13 +21,13 @@ from pytest_accel.fleet.jobs import drain, fleet_report, slurm, submission
 from pytest_accel.fleet.jobs.drain import Failure
 from pytest_accel.fleet.jobs.run_folder import (
     ExpectedNode,
-    FleetAsked,
+    FleetRequest,
     Results,
-    Submitted,
+    SubmittedJob,
     Unreadable,
-    found,
     last_words,
     level_of,
+    request_of,
 )
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import NodeResult, State, exit_status, of_all, others
@@ -38,8 +38,8 @@ from pytest_accel.run.record import write
 EARLY, LATE = "2026-11-20T01:00:00+00:00", "2026-11-21T01:00:00+00:00"
 
 
-def fleet(*expected: ExpectedNode, jobs: tuple[Submitted, ...] = ()) -> FleetAsked:
-    return FleetAsked("1", EARLY, "0", ("--accel-sku=h100-sxm",), 10, expected=expected, jobs=jobs)
+def fleet(*expected: ExpectedNode, jobs: tuple[SubmittedJob, ...] = ()) -> FleetRequest:
+    return FleetRequest("1", EARLY, "0", ("--accel-sku=h100-sxm",), 10, expected=expected, jobs=jobs)
 
 
 def result(started: str = EARLY, **fields: Any) -> Summary:
@@ -51,7 +51,7 @@ def result(started: str = EARLY, **fields: Any) -> Summary:
 
 def state(*results: Summary, job: JobState | None = None, submitted: str = "7", skipped: str = "") -> NodeResult:
     """The state of a node n, for which one job was submitted in the night between EARLY and LATE."""
-    jobs = (Submitted("n", submitted, "2026-11-20T12:00:00+00:00"),) if submitted else ()
+    jobs = (SubmittedJob("n", submitted, "2026-11-20T12:00:00+00:00"),) if submitted else ()
     asked = fleet(ExpectedNode("n", skipped=skipped), jobs=jobs)
     if results and all(each.simulated for each in results):
         asked = replace(asked, arguments=(*asked.arguments, "--accel-simulate=h100-sxm"))
@@ -166,7 +166,7 @@ def test_without_a_list_simulated_results_do_not_count_beside_real_ones() -> Non
 
 def two(first: Summary, second: Summary, *, at: str = "2026-11-20T12:00:00+00:00", job: str = "8") -> NodeResult:
     """The state of a node n whose jobs 7 and 8 were submitted in one night, of which the second has not ended yet."""
-    jobs = (Submitted("n", "7", EARLY), Submitted("n", job, at))
+    jobs = (SubmittedJob("n", "7", EARLY), SubmittedJob("n", job, at))
     return of_all(fleet(ExpectedNode("n"), jobs=jobs), {"n": [first, second]}, [])[0]
 
 
@@ -196,7 +196,7 @@ def test_an_impossible_time_of_the_last_job_hides_no_later_run_by_hand() -> None
 
 def test_a_lost_job_does_not_hide_that_an_earlier_one_rejected_the_node() -> None:
     bad = result(EARLY, job="7", **BAD)
-    jobs = (Submitted("n", "7", EARLY), Submitted("n", "8", "2026-11-20T12:00:00+00:00"))
+    jobs = (SubmittedJob("n", "7", EARLY), SubmittedJob("n", "8", "2026-11-20T12:00:00+00:00"))
     asked = fleet(ExpectedNode("n"), jobs=jobs)
     assert of_all(asked, {"n": [bad]}, [JobState("8", "accel-1-n", "RUNNING")])[0].state is State.RUNNING
     lost = of_all(asked, {"n": [bad]}, [JobState("8", "accel-1-n", "NODE_FAIL")])[0]
@@ -208,7 +208,7 @@ def test_a_lost_job_does_not_hide_that_an_earlier_one_rejected_the_node() -> Non
 def test_a_queue_that_shows_only_an_older_job_hides_no_result_of_the_last_one(jobs: tuple[str, str]) -> None:
     first, last = jobs
     asked = fleet(
-        ExpectedNode("n"), jobs=(Submitted("n", first, EARLY), Submitted("n", last, "2026-11-20T12:00:00+00:00"))
+        ExpectedNode("n"), jobs=(SubmittedJob("n", first, EARLY), SubmittedJob("n", last, "2026-11-20T12:00:00+00:00"))
     )
     good, bad = result(EARLY, job=first), result(LATE, job=last, **BAD)
     for shown in ("COMPLETED", "RUNNING"):
@@ -348,7 +348,7 @@ def test_a_full_queue_is_waited_for_and_other_refusals_are_not() -> None:
 
 def test_without_a_list_a_report_says_what_it_cannot_know(tmp_path: Path) -> None:
     put(tmp_path / "node1", "node1", EARLY, Status.PASS)
-    asked = found(Results(tmp_path))
+    asked = request_of(Results(tmp_path))
     said = fleet_report.text(asked, of_all(asked, Results(tmp_path).read(), []), ",".join)
     assert "node1  NOT JUDGED" in said
     assert "a node that left no record is not in this report" in said
@@ -379,7 +379,7 @@ def test_a_damaged_summary_is_made_up_for_by_the_record_and_hides_no_older_resul
     put(tmp_path / "n-3", "n", datetime.now(timezone.utc).isoformat(), Status.FAIL)
     assert state_of_n()[0] is State.REJECTED, "what was repeated after the damage counts"
     (tmp_path / "other/record.json").mkdir(parents=True)
-    assert [each.name for each in found(Results(tmp_path)).expected] == ["n", "other"]
+    assert [each.name for each in request_of(Results(tmp_path)).expected] == ["n", "other"]
 
 
 def test_the_output_of_a_job_is_read_from_regular_files_alone(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ import pytest
 from support import as_user, fleet_nights, known_good_nodes
 
 from pytest_accel.cli import main
-from pytest_accel.core.run import Against, Circumstances, Run
+from pytest_accel.core.run import Circumstances, Objection, Run
 from pytest_accel.core.verdict import Closing, Status
 from pytest_accel.fleet.nights import database, extract
 from pytest_accel.fleet.nights.night import look
@@ -137,7 +137,9 @@ def test_a_record_that_cannot_be_read_is_named_and_the_others_are_added(store: S
 
 
 def test_filtered_and_rejudged_records_do_not_count(store: Store, records: Path) -> None:
-    saved(records, replace(fleet_nights.record(8), circumstances=Circumstances(against=[Against("filter", "-k gpu3")])))
+    saved(
+        records, replace(fleet_nights.record(8), circumstances=Circumstances(against=[Objection("filter", "-k gpu3")]))
+    )
     saved(records, replace(fleet_nights.record(9), judged_from={"record": "elsewhere"}))
     status, told = store("add", records)
     assert (status, "3 runs added" in told, "a filtered run" in told, "judged again" in told) == (0, True, True, True)

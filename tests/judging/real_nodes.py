@@ -21,7 +21,7 @@ from pytest_accel.judging.facts import inventory
 from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run.options import Refused
-from pytest_accel.run.terms import Wanted, refuse_divided, sku_of
+from pytest_accel.run.terms import TermOptions, refuse_divided, sku_of
 from pytest_accel.skus import requirements
 
 FOLDER = Path(__file__).parents[1] / "real" / "inventories"
@@ -71,7 +71,7 @@ def judged(node: dict[str, Any]) -> Judged:
     try:
         sku = sku_of(found)
         assert sku
-        terms = Wanted(sku.name, node.get("platform", "auto")).settled(sku, found)
+        terms = TermOptions(sku.name, node.get("platform", "auto")).terms_for(sku, found)
         refuse_divided(found, terms.platform)
     except Refused as why:
         return Judged(refused=str(why))

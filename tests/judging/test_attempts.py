@@ -21,12 +21,12 @@ def test_a_result_is_judged_once_until_there_is_another_attempt() -> None:
     asked: list[Measurement] = []
     result = RequestAttempts(explain=lambda each, *_: asked.append(each))  # is asked whenever a shortfall is judged
     result.add(SHORT)
-    first = [*result.short(FLOOR.metric, FLOOR), result.judged(FLOOR.metric, "GPU-0", FLOOR)]
+    first = [*result.shortfalls(FLOOR.metric, FLOOR), result.verdict_on(FLOOR.metric, "GPU-0", FLOOR)]
     assert [each.status for each in first] == [Status.FAIL] * 2
     assert len(asked) == 1
 
     result.add(replace(SHORT, value=610.0))
-    again = result.judged(FLOOR.metric, "GPU-0", FLOOR)
+    again = result.verdict_on(FLOOR.metric, "GPU-0", FLOOR)
     assert (again.value, again.attempts) == (610.0, 2)
 
 
@@ -36,31 +36,31 @@ def test_what_was_judged_by_one_limit_is_no_verdict_on_another() -> None:
     result = RequestAttempts(software=software)
     result.add(SHORT)
     low, old = replace(FLOOR, floor=500.0), replace(FLOOR, software={"torch": "<2.0"})
-    said = [result.judged(FLOOR.metric, "GPU-0", limit).status for limit in (FLOOR, low, None)]
+    said = [result.verdict_on(FLOOR.metric, "GPU-0", limit).status for limit in (FLOOR, low, None)]
     assert said == [Status.FAIL, Status.PASS, Status.NOT_APPLICABLE]
-    assert result.judged(FLOOR.metric, "GPU-0", old).status is Status.FAIL
+    assert result.verdict_on(FLOOR.metric, "GPU-0", old).status is Status.FAIL
     software["torch"] = "2.13"
-    assert result.judged(FLOOR.metric, "GPU-0", old).status is Status.NOT_APPLICABLE
+    assert result.verdict_on(FLOOR.metric, "GPU-0", old).status is Status.NOT_APPLICABLE
 
 
 def test_what_broke_before_it_found_a_metric_is_an_attempt_at_it() -> None:
     result = RequestAttempts()
     result.add(replace(SHORT, metric="soak.rate", value=None, trouble=LOST))
-    assert result.judged("soak.power", "GPU-0", None).status is Status.UNMEASURED
+    assert result.verdict_on("soak.power", "GPU-0", None).status is Status.UNMEASURED
     assert [each.metric for each in result.take_unrecorded()] == ["soak.rate"], "to ask for a verdict adds nothing"
 
     result.add(replace(SHORT, metric="soak.thermal_margin", unit="K", value=42.0, trouble=LOST))
     result.take_unrecorded()
     for _ in range(2):
         result.add_broken("soak.power", "GPU-0")
-    verdict = result.judged("soak.power", "GPU-0", None)
+    verdict = result.verdict_on("soak.power", "GPU-0", None)
     assert (verdict.status, sentence_of(verdict)) == (Status.FAIL, LOST.reason)
     assert (verdict.attempts, verdict.value) == (1, None), "once for each run, and no other metric's"
     assert [each.metric for each in result.take_unrecorded()] == ["soak.power"]
     assert result.take_unrecorded() == []
 
     result.add_broken("soak.power", "GPU-1")
-    assert result.judged("soak.power", "GPU-1", FLOOR).status is Status.UNMEASURED, "it broke on another device"
+    assert result.verdict_on("soak.power", "GPU-1", FLOOR).status is Status.UNMEASURED, "it broke on another device"
 
 
 def test_a_device_that_fails_when_measured_alone_has_failed() -> None:

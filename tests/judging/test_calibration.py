@@ -14,7 +14,7 @@ from support.judged_tables import tabled
 from support.rows import each_row
 
 from pytest_accel.core.stats import student_above, student_tail
-from pytest_accel.judging.records.calibration import Calibrated, GoodFigure, calibrate, spreads_of
+from pytest_accel.judging.records.calibration import CalibratedMetric, GoodFigure, calibrate, spreads_of
 from pytest_accel.skus.lint.limits import LOOSE, TIGHT
 
 METRIC = "matmul.bf16"
@@ -44,7 +44,7 @@ def drawn(
     return found
 
 
-def only(readings: Sequence[GoodFigure]) -> Calibrated:
+def only(readings: Sequence[GoodFigure]) -> CalibratedMetric:
     (found,) = calibrate(readings).metrics
     return found
 
@@ -91,13 +91,13 @@ def test_a_short_device_is_named_and_left_out_of_every_metric() -> None:
     assert (out.device, out.metric, out.source) == ("n2d5", "stream.triad", "n2r0")
     assert out.deviations > 8
     assert {each.devices for each in found.metrics} == {31}
-    assert not [each for each in found.kept if each.device == "n2d5"]
+    assert not [each for each in found.figures if each.device == "n2d5"]
 
 
 def test_few_devices_give_a_lower_floor_but_none_that_lets_everything_pass() -> None:
     few, many = only(drawn(1)), only(drawn(30))
     assert LOOSE * few.healthy[0] <= few.bound < many.bound
-    assert "too few" in few.why
+    assert "too few" in few.bound_basis
 
 
 def test_the_floor_is_below_every_healthy_value_and_the_warning_between() -> None:
@@ -115,7 +115,7 @@ def test_the_floor_is_below_every_healthy_value_and_the_warning_between() -> Non
 @tabled("metric, unit, devices, reason", "data/judging/calibration.yaml")
 def test_too_few_are_refused_by_the_kind_of_metric(metric: str, unit: str, devices: int, reason: str) -> None:
     few = calibrate(drawn(1, devices, metric=metric, unit=unit))
-    assert few.left_out[metric].startswith(reason)
+    assert few.skipped_metrics[metric].startswith(reason)
     assert not few.metrics
 
 
@@ -132,7 +132,7 @@ def test_runs_of_one_machine_are_enough_for_processors() -> None:
     assert found.spreads.runs == pytest.approx(0.02, rel=0.6)
     assert not calibrate(readings).metrics, "of accelerators eight devices are needed"
     left_out = {"matmul.fp32": "7 undisturbed runs, at least 8 are needed"}
-    assert calibrate(readings[:14], processors=True).left_out == left_out
+    assert calibrate(readings[:14], processors=True).skipped_metrics == left_out
 
 
 def test_a_figure_that_one_node_alone_has_gets_the_limit_of_an_unknown_spread() -> None:
@@ -156,7 +156,7 @@ def test_mixed_methods_leave_the_metric_out_and_name_what_differs() -> None:
     long = drawn(2, metric="soak.rate", conditions={"seconds": 300.0})
     found = calibrate(long + drawn(2, metric="soak.rate", conditions={"seconds": 7.0}, seed=1, source="quick"))
     assert not found.metrics
-    assert found.left_out["soak.rate"] == "mixed methods: seconds 300.0 (n1r0), 7.0 (quick)"
+    assert found.skipped_metrics["soak.rate"] == "mixed methods: seconds 300.0 (n1r0), 7.0 (quick)"
 
 
 @each_row("freedom", [1.0, 2.0, 7.0, 59.3, math.inf])

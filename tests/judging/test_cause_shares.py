@@ -128,7 +128,7 @@ def lost_by(model: Model, place: int, start: float, end: float) -> dict[str, flo
 
 def stated(sentence: str, device: Device) -> dict[str, float]:
     """The shares that a sentence states, by reasons."""
-    reasons = [*diagnosis.WORDS, *([causes.LOWERED_LIMIT] if causes.lowered(device) else [])]
+    reasons = [*diagnosis.WORDS, *([causes.LOWERED_LIMIT] if causes.is_lowered(device) else [])]
     words = {diagnosis.reason_words(reason, device): reason for reason in reasons}
     listed = re.search(r"of which (.*?)(; | \(0\.|$)", sentence)
     found = {}
@@ -153,11 +153,11 @@ def run(cases: list[Case], vendor: str, folder: Path, seed: int) -> tuple[Sessio
 
 def explained(here: Session, metric: str) -> Iterator[tuple[int, Device, Measurement, str]]:
     """Place, device, last measurement and cause of every device, as the verdict states it where it falls short."""
-    explain = diagnosis.explaining(here.found.devices)
-    attempts = [here.ledger.attempts(metric, device.uuid) for device in here.found.devices]
-    for place, (device, own) in enumerate(zip(here.found.devices, attempts, strict=True)):
+    explain = diagnosis.explaining(here.target.devices)
+    attempts = [here.ledger.attempts(metric, device.uuid) for device in here.target.devices]
+    for place, (device, own) in enumerate(zip(here.target.devices, attempts, strict=True)):
         together = [each for each in own if each.how == "together"]
-        found = explain(together[-1], here.found.terms.limits.get(metric), attempts)
+        found = explain(together[-1], here.target.terms.limits.get(metric), attempts)
         yield place, device, together[-1], found.text if found else ""
 
 

@@ -36,7 +36,7 @@ def after(**facts: Any) -> list[Measurement]:
     """What changed of the first of two devices when it states these facts after matmul.bf16."""
     seen = watch()
     for during, said in (("stream.triad", {}), ("matmul.bf16", facts)):
-        seen.read(1.0, during, {"GPU-0": {**FACTS, **said}, "GPU-1": FACTS})
+        seen.enter(1.0, during, {"GPU-0": {**FACTS, **said}, "GPU-1": FACTS})
     return seen.take()
 
 
@@ -45,14 +45,14 @@ WHEN = "between stream.triad and matmul.bf16"
 
 @tabled("facts, said", "data/judging/changed-facts.yaml")
 def test_what_changed_and_when(facts: dict[str, Any], said: dict[str, str]) -> None:
-    assert {change.metric: change.noted("changed") for change in after(**facts)} == said
+    assert {change.metric: change.note("changed") for change in after(**facts)} == said
 
 
 def test_a_change_is_told_once_and_another_one_again() -> None:
     seen = watch()
     for during, watts in (("a", 700.0), ("b", 630.0), ("c", 630.0), ("d", 700.0)):
-        seen.read(1.0, during, {"GPU-0": {**FACTS, "power_limit_w": watts}})
-    said = [each.noted("changed") for each in seen.take() if each.metric == "inventory.power_limit"]
+        seen.enter(1.0, during, {"GPU-0": {**FACTS, "power_limit_w": watts}})
+    said = [each.note("changed") for each in seen.take() if each.metric == "inventory.power_limit"]
     assert said == ["power limit 700 W -> 630 W between a and b", "power limit 630 W -> 700 W between c and d"]
     assert seen.take() == []
 
@@ -61,11 +61,11 @@ def test_facts_of_the_links_changed_since_they_were_read_last() -> None:
     seen = watch()
     without = {name: value for name, value in FACTS.items() if name != "nvlink_count"}
     for during, said in (("the start", FACTS), ("stream.copy", without), ("", {**FACTS, "nvlink_count": 17})):
-        seen.read(1.0, during, {"GPU-0": said})
-    assert [each.noted("changed") for each in seen.take()] == ["nvlink count 18 -> 17 between the start and the end"]
+        seen.enter(1.0, during, {"GPU-0": said})
+    assert [each.note("changed") for each in seen.take()] == ["nvlink count 18 -> 17 between the start and the end"]
     seen = watch()
-    seen.read(1.0, "the start", {"GPU-0": {**FACTS, "pcie_width": 8}})
-    assert "between the discovery and the start" in seen.take()[0].noted("changed"), "before the first probe"
+    seen.enter(1.0, "the start", {"GPU-0": {**FACTS, "pcie_width": 8}})
+    assert "between the discovery and the start" in seen.take()[0].note("changed"), "before the first probe"
 
 
 DEMANDS = Limit("health.power_limit_lowered", "W", equals=0)
@@ -86,7 +86,7 @@ def test_a_change_fails_if_it_breaks_the_limit_and_is_marginal_otherwise() -> No
 
 def test_one_device_that_changes_differs_from_the_others() -> None:
     seen = watch(3)
-    seen.read(1.0, "soak.rate", {"GPU-0": {**FACTS, "power_limit_w": 630.0}, "GPU-1": FACTS, "GPU-2": FACTS})
+    seen.enter(1.0, "soak.rate", {"GPU-0": {**FACTS, "power_limit_w": 630.0}, "GPU-1": FACTS, "GPU-2": FACTS})
     (found,) = [each for each in seen.take() if each.metric == "inventory.power_limit"]
     verdict = judge([found], Limit(found.metric, "W", same_on_all=True))
     assert verdict.status is Status.FAIL
@@ -94,7 +94,7 @@ def test_one_device_that_changes_differs_from_the_others() -> None:
 
 
 def test_every_fact_is_watched_or_counted_or_changes_by_load() -> None:
-    counted = {fact for counter in ERROR_COUNTERS.values() for fact in (counter.fact, *counter.also)}
+    counted = {fact for counter in ERROR_COUNTERS.values() for fact in (counter.fact, *counter.extras)}
     left = [
         metric
         for metric, figure in FACT_METRICS.items()

@@ -412,5 +412,5 @@ def test_a_dip_below_the_floor_of_a_class_that_the_repeat_does_not_show_leaves_a
     )
     attempts = RequestAttempts()
     attempts.add(dip)
-    assert attempts.short("host_copy.h2d", limit), "it is measured again"
+    assert attempts.shortfalls("host_copy.h2d", limit), "it is measured again"
     assert [judge([one, fine], limit).status for one in (dip, far)] == [Status.MARGINAL, Status.FAIL]

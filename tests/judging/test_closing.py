@@ -14,7 +14,7 @@ from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.reasons import Compared, Interval, Note, WrongData
-from pytest_accel.core.run import Against, AgainstKind, Circumstances
+from pytest_accel.core.run import Circumstances, Objection, ObjectionKind
 from pytest_accel.core.sku_types import Basis, ClassFloor, DeclaredBy, Limit, Source
 from pytest_accel.core.verdict import Closing, Result, Status, Verdict, Waiver
 from pytest_accel.judging.closing.line import close
@@ -46,7 +46,7 @@ def full(**changed: Status) -> list[Verdict]:
 def around(**changes: Any) -> Circumstances:
     required = [(metric, subject, "h100-sxm.yaml") for metric, subject in FULL]
     fields: dict[str, Any] = {"required": required, "names": NAMES, "expected_devices": 2}
-    fields |= {**changes, "against": [Against(*reason) for reason in changes.get("against", ())]}
+    fields |= {**changes, "against": [Objection(*reason) for reason in changes.get("against", ())]}
     return Circumstances(**fields)
 
 
@@ -228,7 +228,9 @@ def test_devices_that_the_floors_come_from_are_not_accepted_by_them() -> None:
     found = closed(full(), sku="own", level="standard", against=[("floors", "floors come from these devices: gpu0")])
     assert found.line.endswith("; no acceptance: floors come from these devices: gpu0")
     assert (found.result, found.exit) == ("HELD", 6)
-    assert found.next.startswith("judge these devices by floors of others: by the shipped file, or calibrated without")
+    assert found.next_step.startswith(
+        "judge these devices by floors of others: by the shipped file, or calibrated without"
+    )
 
 
 def test_a_part_counts_as_what_its_weakest_device_is_judged_by() -> None:
@@ -240,17 +242,17 @@ def test_a_part_counts_as_what_its_weakest_device_is_judged_by() -> None:
 
 
 def test_what_holds_and_is_no_acceptance_says_what_leads_to_one() -> None:
-    on_cpus = closed(full(), against=[("unasked", "a CPU is not an accelerator")]).next
+    on_cpus = closed(full(), against=[("unasked", "a CPU is not an accelerator")]).next_step
     assert on_cpus.startswith("on a node with accelerators: pytest --accel-sku=NAME ('pytest-accel sku list'")
-    ours = closed(full(), against=[("tests", "tests were named on the command line")]).next
+    ours = closed(full(), against=[("tests", "tests were named on the command line")]).next_step
     assert ours.startswith("on a node with accelerators: pytest --accel-sku=NAME --accel-with=FILE ('pytest-accel")
-    assert "without the options" in closed(full(), against=[FILTERED]).next
+    assert "without the options" in closed(full(), against=[FILTERED]).next_step
     unfit = closed(full(), against=[("file", "no limit for memory")], sku="a")
-    assert (unfit.exit, "sku show a" in unfit.next) == (6, True)
-    assert closed(full()).next == ""
+    assert (unfit.exit, "sku show a" in unfit.next_step) == (6, True)
+    assert closed(full()).next_step == ""
     named = [("tests", "tests were named on the command line")]
-    assert "pytest-accel discover" in closed([], against=named, names={NODE: NODE}).next, "no device was found"
-    assert closed([], against=named).next == ""
+    assert "pytest-accel discover" in closed([], against=named, names={NODE: NODE}).next_step, "no device was found"
+    assert closed([], against=named).next_step == ""
 
 
 def test_a_filtered_run_may_lack_verdicts_but_is_never_accepted_and_excuses_no_failure() -> None:
@@ -285,7 +287,7 @@ def test_a_device_that_is_short_beside_a_rejected_one_is_named() -> None:
     found = closed(verdicts, names=MANY, expected_devices=8)
     short = "; short, but not rejected: gpu0, gpu2 matmul.fp8 its reason"
     assert found.line == f"REJECTED gpu4: inventory.vbios {'x' * 50}{short}"
-    assert [each.subject for each in found.named] == ["GPU-0", "GPU-2", "GPU-4"]
+    assert [each.subject for each in found.verdicts] == ["GPU-0", "GPU-2", "GPU-4"]
     two = closed([*verdicts, verdict("b", "GPU-5", Status.FAIL, margin=-0.09)], names=MANY, expected_devices=8).line
     assert two == f"REJECTED 2/8: gpu4 inventory.vbios {'x' * 50}; gpu5 b its reason{short}"
 
@@ -306,7 +308,7 @@ def test_a_cause_comes_before_what_it_left_out_and_is_what_a_repetition_runs() -
     assert found.line == (
         "REJECTED 2/8: gpu2 a0 its reason; gpu6 matmul.fp64 its process sent nothing for 60 s (and 22 more)"
     )
-    assert [each.metric for each in found.named] == ["a0", "matmul.fp64"]
+    assert [each.metric for each in found.verdicts] == ["a0", "matmul.fp64"]
 
 
 def test_an_xid_and_a_device_that_could_not_be_measured_come_before_a_shortfall() -> None:
@@ -374,7 +376,7 @@ def any_end(dice: random.Random) -> tuple[list[Verdict], Circumstances]:
     lists = ("broken_tests", "failed_tests")
     changes: dict[str, Any] = {name: dice.choice((["why"], [], [], [])) for name in lists}
     changes["simulated"] = dice.choice((True, False, False, False))
-    changes["against"] = [(kind, "why") for kind in get_args(AgainstKind) if not dice.randrange(4)]
+    changes["against"] = [(kind, "why") for kind in get_args(ObjectionKind) if not dice.randrange(4)]
     changes |= {name: dice.choice((None, None, "why")) for name in ("record_problem", "interrupted")}
     return dice.sample(made, dice.randint(0, len(made))), around(ended=dice.choice((2, 3, 5)), **changes)
 
@@ -481,8 +483,8 @@ def test_a_marginal_names_the_warning_limit_that_it_is_past_or_its_reason() -> N
     assert "(1 marginal: gpu0 counters.ecc_corrected 12 per h, warn 10 (-20.0%)" in said
     floor = Limit("stream.copy", "GB/s", floor=500.0, warn=700.0)
     slow, fine = (judge([Measurement("stream.copy", "GPU-0", "GB/s", value)], floor) for value in (650.0, 710.0))
-    assert slow.warned == pytest.approx((700.0, -50 / 700))
-    assert fine.warned is None
+    assert slow.passed_warning == pytest.approx((700.0, -50 / 700))
+    assert fine.passed_warning is None
     wide = verdict("stream.triad", "GPU-0", Status.MARGINAL, margin=2.462)
     wide = replace(wide, reasons=(Compared("floor"), Interval(2.0, 17.0, "floor")))
     said = closed([*full(), wide]).line

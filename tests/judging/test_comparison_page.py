@@ -24,9 +24,9 @@ def deviations(sigmas: float, least: float) -> str:
 
 
 def row(reference: str, family: str, rule: Rule) -> str:
-    ours, other, unknown = rule.fails
+    ours, other, unknown = rule.fail_losses
     fails = deviations(rule.fail_sigmas, ours), deviations(rule.fail_sigmas, other), percent(unknown)
-    cells = deviations(rule.sigmas, rule.least), percent(rule.unknown), *fails
+    cells = deviations(rule.sigmas, rule.min_loss), percent(rule.no_spread), *fails
     return f"| {reference} | {family} | {' | '.join(cells)} |"
 
 

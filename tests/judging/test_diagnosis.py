@@ -213,7 +213,7 @@ def test_the_evidence_of_either_attempt_that_broke_the_limit_counts(
     said = sentence_of(verdict).removeprefix("27.2 GB/s, floor 50 GB/s (-45.6%)")
     assert said.startswith(cause) if cause else not said
     found = finding_of(verdict, attempts, gpu())
-    assert (found and found.fault.name) == code
+    assert (found and found.fault_code.name) == code
 
 
 def test_a_cause_that_the_measurement_holds_goes_first() -> None:

@@ -31,7 +31,7 @@ def judged(text: str, vendor: str, devices: int, level: int) -> list[str]:
     except NoReport as why:
         report = str(why)
     node = [Device(f"GPU-{index}", index, vendor, "a product") for index in range(devices)]
-    verdicts = [judge([each], diagnostics.OF_GIVEN) for each in diagnostics.measured(report, node, level)]
+    verdicts = [judge([each], diagnostics.OF_GIVEN) for each in diagnostics.measurements(report, node, level)]
     return [f"{verdict.status.value} {sentence_of(verdict)}" for verdict in verdicts]
 
 
@@ -105,7 +105,7 @@ def test_a_device_never_gets_the_results_of_another_one() -> None:
         groups = [{"entity_group": "GPU", "entities": entities}]
         text = json.dumps({"DCGM Diagnostic": {"test_categories": test_categories}, "entity_groups": groups})
         node = [Device(f"GPU-{place}", place, "nvidia", "a product", serial=each) for place, each in enumerate("AB")]
-        found = diagnostics.measured(diagnostic.read(text), node, 2)
+        found = diagnostics.measurements(diagnostic.read(text), node, 2)
         return [judge([each], diagnostics.OF_GIVEN).status.value for each in found]
 
     assert verdicts("A", "B") == ["PASS", "FAIL"]
@@ -124,5 +124,5 @@ def test_serial_numbers_tell_devices_that_the_program_counts_otherwise() -> None
     diagnostic = registry.vendor("nvidia").diagnostic
     assert diagnostic
     node = [Device(f"GPU-{serial}", index, "nvidia", "a product", serial=serial) for index, serial in enumerate("AB")]
-    found = {each.subject: each.value for each in diagnostics.measured(diagnostic.read(text), node, 2)}
+    found = {each.subject: each.value for each in diagnostics.measurements(diagnostic.read(text), node, 2)}
     assert found == {"GPU-A": "memory: A GPU memory fault was found on GPU 1", "GPU-B": "pass"}

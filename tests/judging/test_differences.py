@@ -64,7 +64,7 @@ SLOT = "in slot 0000:1a:00.0"
 
 
 def told(found: RecordComparison) -> list[tuple[Any, ...]]:
-    return [(each.where, each.what, each.then, each.now) for each in found.differences]
+    return [(each.names, each.item, each.before, each.after) for each in found.differences]
 
 
 def only(found: RecordComparison) -> Difference:
@@ -90,7 +90,7 @@ def test_what_became_of_the_devices(then: Run, now: Run, what: str, was: str, is
 
 def test_another_serial_under_the_same_uuid_is_another_device() -> None:
     found = of(node(), node(gpu(0), gpu(1, serial="999", pci_address="0000:5d:00.0")))
-    assert [(each.what, each.then) for each in found.differences][-1] == ("device", "not there")
+    assert [(each.item, each.before) for each in found.differences][-1] == ("device", "not there")
     assert found.exit == exits.REJECTED
 
 
@@ -133,7 +133,7 @@ def test_only_the_hardware_counts(now: Verdict, counts: bool) -> None:
 @tabled("name, value, direction", "data/judging/differences.yaml")
 def test_a_fact_that_differs_says_whether_it_is_a_loss(name: str, value: Any, direction: Direction) -> None:
     found = of(node(), node(gpu(0, facts={name: value}), gpu(1)))
-    assert (only(found).where, only(found).what, only(found).direction) == (("gpu0",), name, direction)
+    assert (only(found).names, only(found).item, only(found).direction) == (("gpu0",), name, direction)
     assert found.exit == (exits.REJECTED if direction is Direction.WORSE else exits.HOLDS)
 
 
@@ -173,7 +173,7 @@ def test_a_figure_differs_beyond_what_two_runs_do(value: float, spread: Spread |
     compared = of(node(measurements=[memory(3000.0)]), node(measurements=[memory(value)]), spread)
     assert [each.direction for each in compared.differences] == ([found] if found else [])
     assert compared.exit == (exits.REJECTED if found is Direction.WORSE else exits.HOLDS)
-    assert compared.compared == 1
+    assert compared.count == 1
 
 
 def test_a_figure_of_another_method_is_counted_and_not_compared() -> None:
@@ -182,7 +182,7 @@ def test_a_figure_of_another_method_is_counted_and_not_compared() -> None:
     excused = memory(9.0, metric="stream.dot", notes=(Note("load", "busy"),))
     then = node(measurements=[memory(3000.0), memory(3000.0, "GPU-1"), alone, excused])
     found = of(then, node(measurements=[other, disturbed, excused]))
-    assert (found.compared, found.not_compared, found.exit, told(found)) == (0, 4, exits.HOLDS, [])
+    assert (found.count, found.not_compared, found.exit, told(found)) == (0, 4, exits.HOLDS, [])
 
 
 def test_a_processor_that_is_slower_is_told_and_does_not_count() -> None:
@@ -203,7 +203,7 @@ def test_the_order_is_devices_verdicts_facts_software_figures() -> None:
         measurements=[memory(2000.0)],
         verdicts=[replace(triad, limit=replace(limit, floor=2800.0)), verdict(Status.FAIL, 17)],
     )
-    assert [each.kind for each in of(then, now).differences if each.what != "torch"] == list(SubjectKind)
+    assert [each.kind for each in of(then, now).differences if each.item != "torch"] == list(SubjectKind)
 
 
 # -- what cannot be compared

@@ -35,7 +35,7 @@ def test_what_a_distance_to_the_neighbours_means(
     family: Family, stated: dict[str, Any], marginal: float, fails: float
 ) -> None:
     found = against(100.0, family, **stated)
-    assert (found.allowed, found.fails_from) == pytest.approx((marginal, fails), abs=5e-5)
+    assert (found.allowed_loss, found.fails_from) == pytest.approx((marginal, fails), abs=5e-5)
 
 
 @given(
@@ -51,9 +51,9 @@ def test_a_known_spread_never_finds_less_than_an_unknown_one(
     stated: dict[str, Any] = {"width": width, "raw_width": width}
     unknown, known = (
         against(100.0, family, **stated),
-        against(100.0, family, spread=spread, noise=noise, ours=ours, **stated),
+        against(100.0, family, spread=spread, noise=noise, own_probe=ours, **stated),
     )
-    assert known.allowed <= unknown.allowed
+    assert known.allowed_loss <= unknown.allowed_loss
     assert known.fails_from <= unknown.fails_from
 
 
@@ -62,8 +62,8 @@ def test_what_a_distance_to_another_reference_means(
     kind: ReferenceKind, family: Family, stated: dict[str, Any], allowed: float
 ) -> None:
     found = against(100.0, family, kind, **stated)
-    assert found.allowed == pytest.approx(allowed, rel=2e-2 if "freedom" in stated else 2e-3)
-    assert found.fails_from == math.inf or (kind == "fleet" and found.fails_from >= found.allowed)
+    assert found.allowed_loss == pytest.approx(allowed, rel=2e-2 if "freedom" in stated else 2e-3)
+    assert found.fails_from == math.inf or (kind == "fleet" and found.fails_from >= found.allowed_loss)
 
 
 def test_what_is_far_behind_a_fleet_fails_where_the_spread_is_known() -> None:
@@ -87,11 +87,11 @@ def test_half_of_the_speed_of_like_devices_fails_whatever_it_is() -> None:
 
 
 def test_a_time_is_compared_as_a_speed() -> None:
-    assert against(125.0, "other", unit="ms").lost == pytest.approx(0.2)
-    assert against(80.0, "other", unit="ms").lost == pytest.approx(-0.25)
+    assert against(125.0, "other", unit="ms").loss == pytest.approx(0.2)
+    assert against(80.0, "other", unit="ms").loss == pytest.approx(-0.25)
     assert distance(0.0, "ms", "other", Reference("past", 100.0)) is None
     assert distance(5.0, "GB/s", "other", Reference("past", 0.0)) is None
-    assert against(0.0, "memory").lost == 1.0
+    assert against(0.0, "memory").loss == 1.0
 
 
 HOLDS, BEHIND, SHORT, FAR = (against(value, "memory", spread=KNOWN) for value in (99.9, 98.5, 97.0, 40.0))
@@ -123,7 +123,7 @@ def test_how_rounds_confirm_a_distance(
 ) -> None:
     found = confirm(rounds, why)
     assert found
-    assert (found.status, found.distance, found.at_first, found.doubt) == (status, told, at_first, doubt)
+    assert (found.status, found.distance, found.cleared, found.doubt) == (status, told, at_first, doubt)
 
 
 def test_what_no_round_or_not_every_round_shows_is_nothing() -> None:

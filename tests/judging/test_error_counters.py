@@ -50,15 +50,15 @@ def verdict(name: str, *readings: dict[str, Any], seconds: float = 60.0) -> Verd
     ledger = CounterReadings()
     for place, facts in enumerate(readings):
         stated = facts if facts.keys() & {"lost", "silent"} else {**HEALTHY, **facts}
-        ledger.read(place * seconds, f"probe{place}", {GPU.uuid: stated})
+        ledger.enter(place * seconds, f"probe{place}", {GPU.uuid: stated})
     metric = f"counters.{name}"
-    return judge([ledger.measured(metric, GPU)], LIMITS.get(metric))
+    return judge([ledger.measurement(metric, GPU)], LIMITS.get(metric))
 
 
 def status_of(ledger: CounterReadings, name: str) -> Status:
     """The status of a counter of the device."""
     metric = f"counters.{name}"
-    return judge([ledger.measured(metric, GPU)], LIMITS[metric]).status
+    return judge([ledger.measurement(metric, GPU)], LIMITS[metric]).status
 
 
 def moved(table: str) -> list[tuple[str, dict[str, Any]]]:
@@ -79,9 +79,9 @@ def test_what_moves_beyond_its_limit_fails_and_names_the_probe() -> None:
 def test_a_reboot_that_several_devices_ask_for_during_a_run_blames_none() -> None:
     def asked(*actions: str) -> Status:
         ledger, uuids = CounterReadings(), (GPU.uuid, "GPU-other")
-        ledger.read(0.0, "", dict.fromkeys(uuids, HEALTHY))
+        ledger.enter(0.0, "", dict.fromkeys(uuids, HEALTHY))
         stated = {uuid: {**HEALTHY, "recovery_action": action} for uuid, action in zip(uuids, actions, strict=True)}
-        ledger.read(9.0, "soak.rate", stated)
+        ledger.enter(9.0, "soak.rate", stated)
         return status_of(ledger, "recovery_asked")
 
     assert asked("node reboot", "node reboot") is Status.INCONCLUSIVE
@@ -153,38 +153,38 @@ def readings(*steps: tuple[str, int | None]) -> CounterReadings:
         facts = {**HEALTHY, **links(crc=crc or 0)}
         if crc is None:
             del facts["nvlinks"]
-        ledger.read(place * 10.0, during, {GPU.uuid: facts}, links=crc is not None)
+        ledger.enter(place * 10.0, during, {GPU.uuid: facts}, links=crc is not None)
     return ledger
 
 
 def test_links_are_judged_over_all_that_ran_since_they_were_read() -> None:
     """30 s lie between the two readings: 9000 errors are 300 a second, and one of three probes met them."""
     ledger = readings(("the start", 0), ("stream.triad", None), ("matmul.bf16", None), ("peer_copy.one_way", 9000))
-    found = ledger.measured("counters.nvlink_crc", GPU)
+    found = ledger.measurement("counters.nvlink_crc", GPU)
     assert found.value == 300
-    assert found.noted("during") == "stream.triad, matmul.bf16, peer_copy.one_way"
-    newest = ledger.last(GPU.uuid)
+    assert found.note("during") == "stream.triad, matmul.bf16, peer_copy.one_way"
+    newest = ledger.last_window(GPU.uuid)
     assert newest
     assert (newest.during, newest.increases) == ("peer_copy.one_way", {"nvlink_crc": 9000})
-    assert ledger.measured("counters.pcie_replays", GPU).value == 0
+    assert ledger.measurement("counters.pcie_replays", GPU).value == 0
 
 
 def test_links_that_were_not_read_since_are_stale_and_read_once_more() -> None:
     ledger = readings(("the start", 0), ("peer_copy.one_way", 0), ("soak.rate", None))
     assert ledger.links_stale
-    assert ledger.last(GPU.uuid).increases == {}  # type: ignore[union-attr]
+    assert ledger.last_window(GPU.uuid).increases == {}  # type: ignore[union-attr]
     ledger = readings(("the start", 0), ("peer_copy.one_way", 0), ("soak.rate", None), ("", 4))
     assert not ledger.links_stale
-    found = ledger.measured("counters.nvlink_crc", GPU)
-    assert (found.value, found.noted("during")) == (0.2, "soak.rate"), "4 in 20 s"
+    found = ledger.measurement("counters.nvlink_crc", GPU)
+    assert (found.value, found.note("during")) == (0.2, "soak.rate"), "4 in 20 s"
 
 
 def test_a_device_that_is_lost_between_two_readings_of_its_links_fails() -> None:
     ledger = CounterReadings()
     for at, during, facts in ((0.0, "the start", HEALTHY), (9.0, "matmul.bf16", {"lost": "GPU is lost"})):
-        ledger.read(at, during, {GPU.uuid: facts}, links=not at)
-    ledger.read(20.0, "", {GPU.uuid: HEALTHY})
-    found = judge([ledger.measured("counters.nvlink_crc", GPU)], LIMITS["counters.nvlink_crc"])
+        ledger.enter(at, during, {GPU.uuid: facts}, links=not at)
+    ledger.enter(20.0, "", {GPU.uuid: HEALTHY})
+    found = judge([ledger.measurement("counters.nvlink_crc", GPU)], LIMITS["counters.nvlink_crc"])
     assert sentence_of(found) == "the device was lost: GPU is lost, during matmul.bf16"
 
 
@@ -220,8 +220,8 @@ def test_a_device_that_is_no_longer_listed_is_lost_unless_none_is_or_the_sensor_
     found = []
     for answers in ({"GPU-1": HEALTHY}, {}, None):
         ledger = CounterReadings()
-        ledger.read(0.0, "the start", {GPU.uuid: HEALTHY, "GPU-1": HEALTHY})
-        ledger.read(1.0, "probe1", answers)
+        ledger.enter(0.0, "the start", {GPU.uuid: HEALTHY, "GPU-1": HEALTHY})
+        ledger.enter(1.0, "probe1", answers)
         found.append(status_of(ledger, "pcie_replays"))
     assert found == [Status.FAIL, Status.UNMEASURED, Status.UNMEASURED]
 
@@ -229,8 +229,8 @@ def test_a_device_that_is_no_longer_listed_is_lost_unless_none_is_or_the_sensor_
 def test_a_start_without_a_sensor_leaves_the_first_probe_unseen() -> None:
     ledger = CounterReadings()
     for at, answers in enumerate((None, {GPU.uuid: HEALTHY}, {GPU.uuid: HEALTHY})):
-        ledger.read(at, "probe", answers, [GPU.uuid])
-    assert ledger.measured("counters.pcie_replays", GPU).trouble
+        ledger.enter(at, "probe", answers, [GPU.uuid])
+    assert ledger.measurement("counters.pcie_replays", GPU).trouble
 
 
 def test_a_number_that_nobody_counted_is_unmeasured() -> None:
@@ -255,7 +255,7 @@ def test_a_counter_that_is_hidden_is_unmeasured_one_that_does_not_exist_is_left_
     hidden = {key: value for key, value in HEALTHY.items() if not key.startswith("ecc_un")}
     ledger = CounterReadings()
     for at in (0.0, 1.0):
-        ledger.read(at, "probe", {GPU.uuid: {**hidden, "unread": {"ecc_uncorrectable_volatile": "run as root"}}})
+        ledger.enter(at, "probe", {GPU.uuid: {**hidden, "unread": {"ecc_uncorrectable_volatile": "run as root"}}})
     assert status_of(ledger, "ecc_uncorrectable") is Status.UNMEASURED
     none = {"nvlinks": [], "unsupported": {"nvlink_crc": "no NVLink"}}
     assert verdict("nvlink_crc", none, none).status is Status.NOT_APPLICABLE

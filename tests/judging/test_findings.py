@@ -81,7 +81,7 @@ def test_every_code_of_a_kernel_report_exists() -> None:
 def test_the_finding_of_a_verdict(fields: dict[str, Any], title: str, severity: str, action: str) -> None:
     found = finding(failing(**fields))
     assert (found.title, found.severity.value, found.action.value) == (title, severity, action)
-    assert found.do
+    assert found.next_step
 
 
 def test_what_holds_has_no_finding() -> None:
@@ -93,7 +93,7 @@ def reported(kind: str, **fields: Any) -> Measurement:
     reports = ErrorReports(
         [ErrorReport("GPU-0", at=3.0, source="nvidia", **fields)], {"nvidia": None, "kernel log": None}
     )
-    return reports.measured(kind, "GPU-0", WINDOWS)
+    return reports.measurement(kind, "GPU-0", WINDOWS)
 
 
 @tabled("kind, fields, title, do", "data/judging/findings.yaml")
@@ -101,7 +101,7 @@ def test_a_report_has_the_code_of_what_it_reports(kind: str, fields: dict[str, A
     metric = f"counters.{kind}_hardware"
     found = finding(failing(metric, value=1), reported(metric, **fields))
     assert found.title == title
-    assert found.do.startswith(do)
+    assert found.next_step.startswith(do)
 
 
 WHOLE = math.log(1980 / 1400)
@@ -117,33 +117,33 @@ def slow(by_reason: dict[str, float], metric: str = "matmul.bf16", *, mhz: float
 @tabled("by_reason, changes, name", "data/judging/findings.yaml")
 def test_the_cause_counts_more_than_the_metric(by_reason: dict[str, float], changes: dict[str, Any], name: str) -> None:
     own = slow(by_reason, **changes)
-    assert finding(failing(own.metric, value=500.0), own).fault.name == name
+    assert finding(failing(own.metric, value=500.0), own).fault_code.name == name
 
 
 def test_what_all_devices_share_and_a_limit_of_ones_own_are_checked_before_a_board_is_returned() -> None:
     own = Limit("stream.triad", "GB/s", floor=3200.0, declared_by=DeclaredBy.OWN_FILE, origin="ours.yaml:4")
     alike = failing("stream.triad", value=2900.0, reasons=(AllAlike(8),))
-    assert finding(alike).do.startswith("compare what all 8 devices share")
-    mine = finding(replace(alike, limit=own, margin=-0.1)).do
+    assert finding(alike).next_step.startswith("compare what all 8 devices share")
+    mine = finding(replace(alike, limit=own, margin=-0.1)).next_step
     assert mine.startswith("check the limit of your own first (ours.yaml:4); if it is right: compare what all 8")
     lost = finding(replace(alike, limit=own, device_failed=True, event="lost"))
-    assert lost.fault.name == "device-lost"
-    assert not lost.do.startswith(("compare", "check the limit"))
+    assert lost.fault_code.name == "device-lost"
+    assert not lost.next_step.startswith(("compare", "check the limit"))
     hot = finding(failing("soak.throttle.hw_thermal", value=2.0, reasons=(AllAlike(8),)))
-    assert hot.do.startswith("check fans"), "what they share already"
+    assert hot.next_step.startswith("check fans"), "what they share already"
 
 
 def test_the_step_after_a_disturbance_ends_it() -> None:
     disturbed = failing(
         "matmul.bf16", status=Status.INCONCLUSIVE, reasons=(Compared("floor"), Note("disturbed", "pid 4"))
     )
-    assert finding(disturbed).do.startswith("stop the other work")
+    assert finding(disturbed).next_step.startswith("stop the other work")
     chosen = replace(
         disturbed, reasons=(Compared("floor"), OtherAlgorithm("NCCL", "ring", "nvls"), Note("chosen", "NCCL_ALGO"))
     )
-    assert finding(chosen).do.startswith("undo the setting")
+    assert finding(chosen).next_step.startswith("undo the setting")
     no_driver = failing("inventory.driver", status=Status.UNMEASURED, reasons=(Note("trouble", "no NVIDIA driver"),))
-    assert "docker run --gpus all" in finding(no_driver).do
+    assert "docker run --gpus all" in finding(no_driver).next_step
 
 
 def test_the_worst_finding_comes_first_and_devices_share_a_line() -> None:
@@ -179,7 +179,7 @@ def test_what_a_slowdown_makes_slow_is_no_reason_to_return_the_part(name: str) -
     slowed = [f"soak.throttle.{name}", "matmul_mamf.fp8", "soak.slowest_window"]
     verdicts = [failing(metric, value=0.5) for metric in (*slowed, "stream.triad")]
     verdicts.append(failing("matmul.fp8", value=500.0, subject="GPU-1"))
-    found = {key[:2]: each.fault.name for key, each in findings(verdicts, [], []).items()}
+    found = {key[:2]: each.fault_code.name for key, each in findings(verdicts, [], []).items()}
     slowdown = {(metric, "GPU-0"): name.replace("_", "-") for metric in slowed}
     assert found == {**slowdown, ("stream.triad", "GPU-0"): "memory-slow", ("matmul.fp8", "GPU-1"): "compute-slow"}
 
@@ -196,7 +196,7 @@ def test_every_device_that_is_rejected_has_its_next_step() -> None:
 def test_copies_over_a_narrow_link_have_its_code() -> None:
     copies = failing("host_copy.h2d"), failing("host_copy.d2h", subject="GPU-1")
     found = findings([failing("health.pcie_width", value=8), *copies], [], [])
-    assert [found[each.key].fault.name for each in copies] == ["host-link-narrow", "host-link-slow"]
+    assert [found[each.key].fault_code.name for each in copies] == ["host-link-narrow", "host-link-slow"]
 
 
 @pytest.mark.nightly
@@ -207,7 +207,7 @@ def test_a_whole_run_with_a_fault_on_every_device(tmp_path: Path) -> None:
         here, _ = in_process.run(node, tmp_path / "out", measured=("host_copy", "stream", "soak"))
     worst: dict[str, str] = {}
     for (_, subject, _), each in findings_of(here.ledger.record).items():
-        worst.setdefault(here.ledger.names[subject], each.fault.name)
+        worst.setdefault(here.ledger.names[subject], each.fault_code.name)
     expected = ("hw-thermal", "power-brake", "power-limit-lowered", "clock-locked", "host-link-narrow", "memory-slow")
     assert [worst[f"gpu{place}"] for place in range(1, 8)] == [*expected, "wrong-result"]
     assert {(each["code"], each["subject"]) for each in here.ledger.record.findings} == {
@@ -220,7 +220,7 @@ def test_a_device_of_another_product_is_that_alone_unless_it_is_broken_too() -> 
     devices = [GPU, Device("GPU-1", 1, "nvidia", "NVIDIA H100 80GB HBM3")]
     other = [failing("inventory.sku"), failing("inventory.memory"), lost("lost", "stream.triad")]
     verdicts = [*other, failing("inventory.memory", subject="GPU-1"), failing("host.cpus", subject="node")]
-    found = {key[:2]: each.fault.name for key, each in findings(verdicts, [], devices).items()}
+    found = {key[:2]: each.fault_code.name for key, each in findings(verdicts, [], devices).items()}
     assert found == {
         ("inventory.sku", "GPU-0"): "wrong-product",
         ("stream.triad", "GPU-0"): "device-lost",

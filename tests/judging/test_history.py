@@ -17,7 +17,7 @@ from pytest_accel.core.sku_types import Source, Spread
 from pytest_accel.core.summary import Summary
 from pytest_accel.core.verdict import Result, Status, Verdict
 from pytest_accel.judging.verdicts.background import Background
-from pytest_accel.judging.verdicts.history import History, kept, key, plausible
+from pytest_accel.judging.verdicts.history import History, is_baseline, key, plausible
 from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run import baseline
 
@@ -165,7 +165,7 @@ def test_without_a_spread_a_device_may_lose_what_the_like_devices_lost(
 
 @tabled("one, counts", "data/judging/history.yaml")
 def test_which_figures_a_later_run_is_compared_with(one: Measurement, counts: bool) -> None:
-    assert kept(one) is counts
+    assert is_baseline(one) is counts
 
 
 def test_a_figure_of_the_node_counts_for_the_same_devices() -> None:
@@ -178,7 +178,7 @@ def test_a_figure_of_the_node_counts_for_the_same_devices() -> None:
 
 def told(runs: Sequence[Summary], now: Sequence[Device]) -> list[str]:
     found = baseline.changes(runs, now)
-    return [f"since {day}: {change.where[0]} {change.what}: {change.then} -> {change.now}" for day, change in found]
+    return [f"since {day}: {change.names[0]} {change.item}: {change.before} -> {change.after}" for day, change in found]
 
 
 def changes(*now: Device, then: Sequence[Device] = (GPU,)) -> list[str]:

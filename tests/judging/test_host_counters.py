@@ -21,7 +21,7 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers.host.reading import HOST_READERS, answer
 from pytest_accel.drivers.kernel_messages import LOGGED
 from pytest_accel.drivers.sensor import Machine, Sensor, host_facts
-from pytest_accel.judging.facts.host_counters import HOST_RATES, measured
+from pytest_accel.judging.facts.host_counters import HOST_RATES, measurement
 from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run.processes.programs import Processes
 from pytest_accel.run.processes.sensor_client import SensorClient
@@ -46,7 +46,7 @@ def seen(folder: Path, at: float, tree: Mapping[str, Any]) -> HostCountedEntry:
 def between(folder: Path, name: str, *trees: Mapping[str, Any], seconds: float = 600.0) -> Measurement:
     """On a host whose files are these two trees, before the first probe and after the last."""
     first, last = (seen(folder / str(at), at * seconds, tree) for at, tree in enumerate(trees))
-    return measured(f"host_counters.{name}", first, last)
+    return measurement(f"host_counters.{name}", first, last)
 
 
 def verdict(folder: Path, name: str, *trees: Mapping[str, Any], seconds: float = 600.0) -> Verdict:
@@ -104,7 +104,7 @@ def test_what_cannot_be_seen_here_and_what_no_probe_could_move_is_not_judged(tmp
     found = verdict(tmp_path, "ecc_uncorrected", {"sys/": ""}, {"sys/": ""})
     assert found.status is Status.NOT_APPLICABLE
     assert "its EDAC driver is not loaded" in sentence_of(found)
-    unmoved = measured("host_counters.ecc_uncorrected", None, seen(tmp_path, 0.0, HEALTHY))
+    unmoved = measurement("host_counters.ecc_uncorrected", None, seen(tmp_path, 0.0, HEALTHY))
     assert (unmoved.trouble and unmoved.trouble.kind) == "not_applicable"
 
 
@@ -113,7 +113,7 @@ class Root(Called):
 
     def __init__(self, root: Path) -> None:
         super().__init__("sensor")
-        machine = Machine(shown=list, host=partial(host_facts, root), kernel_reports=None)
+        machine = Machine(hints=list, host=partial(host_facts, root), kernel_reports=None)
         self._sensor = Sensor(self.said, machine)  # type: ignore[arg-type]
 
     def send(self, event: str, **fields: Any) -> None:
@@ -134,23 +134,23 @@ def watching(root: Path) -> SensorClient:
 def test_the_host_is_read_before_the_first_probe_and_again_after_the_last_so_far(tmp_path: Path) -> None:
     make(tmp_path, HEALTHY)
     sensor, metric = watching(tmp_path), "host_counters.nic_link_downed"
-    assert sensor.host_counted(metric).trouble, "before any probe"
+    assert sensor.host_counter(metric).trouble, "before any probe"
     for probe, lost in (("the start", 0), ("stream.copy", 1), ("soak.rate", 3)):
         make(tmp_path, port("mlx5_1", "link_downed", lost))
         sensor.count(probe)
-        assert sensor.host_counted(metric).value == lost
+        assert sensor.host_counter(metric).value == lost
 
 
 def test_what_the_host_counts_between_two_runs_of_a_series_is_in_the_next(tmp_path: Path) -> None:
     make(tmp_path, HEALTHY)
     first, metric = watching(tmp_path), "host_counters.nic_link_downed"
     first.count("the start")
-    assert first.host_counted(metric).value == 0
+    assert first.host_counter(metric).value == 0
     make(tmp_path, port("mlx5_1", "link_downed", 2))
     then = watching(tmp_path)
     then.follow({}, first.host_now)
     then.count("the start")
-    assert then.host_counted(metric).value == 2
+    assert then.host_counter(metric).value == 2
 
 
 @pytest.mark.parametrize("vendor", OF)

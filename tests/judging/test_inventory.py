@@ -54,7 +54,7 @@ def test_what_the_machine_shows_must_be_reachable(found: dict[str, Any], vendor:
 
 
 def test_a_driver_is_ok_or_the_devices_own_trouble() -> None:
-    (ok,) = facts("inventory.driver", Discovery(devices_of(8), shown=shown_by(8)), SKU)
+    (ok,) = facts("inventory.driver", Discovery(devices_of(8), unclaimed=shown_by(8)), SKU)
     assert (ok.value, ok.trouble) == ("ok", None)
     (found,) = facts("inventory.driver", Discovery((), [PROBLEM]), SKU)
     assert (found.subject, found.value, found.trouble and found.trouble.kind) == (NODE, None, "device")

@@ -21,8 +21,8 @@ from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.drivers import pci
 from pytest_accel.drivers.vendors.nvidia import power
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
-from pytest_accel.judging.facts.error_counters import judged_by
-from pytest_accel.judging.facts.inventory import NO_LIMIT, Discovery, facts, read
+from pytest_accel.judging.facts.error_counters import metrics_of
+from pytest_accel.judging.facts.inventory import NO_LIMIT, Discovery, facts, read_fact
 from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.simulate.libraries import status
 from pytest_accel.simulate.libraries.nvml import NvmlGpu, NvmlLibrary, fabric, fills, h100, install, processes
@@ -70,13 +70,13 @@ def test_a_healthy_node_holds_every_limit_on_facts() -> None:
 
 def test_the_metrics_that_judge_a_fact_are_those_that_are_computed_from_it() -> None:
     """A fact without one is recorded only, and docs/checks.md says so."""
-    assert judged_by("ecc_uncorrectable_volatile") == (
+    assert metrics_of("ecc_uncorrectable_volatile") == (
         "health.ecc_uncorrectable_volatile",
         "counters.ecc_uncorrectable",
     )
-    assert judged_by("hip_id") == ()
+    assert metrics_of("hip_id") == ()
     known = {*FACT_METRICS, *(f"counters.{name}" for name in ERROR_COUNTERS)}
-    assert {metric for name in (*DEVICE_FACTS, "memory_bytes") for metric in judged_by(name)} == known
+    assert {metric for name in (*DEVICE_FACTS, "memory_bytes") for metric in metrics_of(name)} == known
 
 
 def answer(cell: Any) -> Any:
@@ -255,27 +255,29 @@ def test_what_the_gpu_does_not_support() -> None:
 
 @tabled("metric, stated, unit, value", "data/judging/inventory-facts.yaml")
 def test_a_figure_and_its_unit(metric: str, stated: dict[str, Any], unit: str, value: Value) -> None:
-    assert read(metric, device(**stated)) == (unit, value, None)
+    assert read_fact(metric, device(**stated)) == (unit, value, None)
 
 
 def test_a_device_that_states_nothing_has_no_figure_and_a_reason() -> None:
     for metric in FACT_METRICS:
-        _, value, trouble = read(metric, device())
+        _, value, trouble = read_fact(metric, device())
         assert (value, trouble and trouble.kind) == (None, "not_applicable"), metric
         assert "the driver does not report it" in str(trouble)
 
 
 def test_a_power_limit_of_nothing_is_none() -> None:
     """The second device of a module of MI250X says so (aldebaran_get_power_limit)."""
-    _, value, trouble = read("health.power_limit_lowered", device(power_limit_requested_w=0.0, power_limit_default_w=0))
+    _, value, trouble = read_fact(
+        "health.power_limit_lowered", device(power_limit_requested_w=0.0, power_limit_default_w=0)
+    )
     assert (value, trouble) == (None, NO_LIMIT)
 
 
 def test_a_limit_on_a_fact_that_nobody_knows_is_not_passed_over() -> None:
-    assert "this version knows no fact health.mood" in str(read("health.mood", device())[2])
+    assert "this version knows no fact health.mood" in str(read_fact("health.mood", device())[2])
 
 
 @tabled("metric, stated", "data/judging/inventory-facts.yaml")
 def test_a_number_that_no_device_can_mean_holds_and_breaks_no_limit(metric: str, stated: dict[str, Any]) -> None:
-    _, value, trouble = read(metric, device(**stated))
+    _, value, trouble = read_fact(metric, device(**stated))
     assert (value, trouble and trouble.kind) == (None, "need")

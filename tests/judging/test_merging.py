@@ -13,7 +13,7 @@ from pytest_accel.core.measurement import Measurement, Trouble
 from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.judging.verdicts.attempts import RequestAttempts
-from pytest_accel.judging.verdicts.judge_attempts import worst
+from pytest_accel.judging.verdicts.judge_attempts import worse
 
 WAIVER = Waiver("matmul.bf16", "agreed", "Ada", date(2027, 1, 1))
 LIMIT = Limit("matmul.bf16", "TFLOPS", floor=672.0)
@@ -33,14 +33,14 @@ MEASURED = st.builds(
 @settings(deadline=None)
 @given(st.lists(VERDICTS, min_size=1, max_size=6), st.randoms(use_true_random=False))
 def test_of_several_verdicts_the_worst_stays_in_any_order(verdicts: list[Verdict], draw: Random) -> None:
-    merged = reduce(worst, verdicts[1:], verdicts[0])
+    merged = reduce(worse, verdicts[1:], verdicts[0])
     shuffled = draw.sample(verdicts, len(verdicts))
     assert merged in verdicts
-    assert merged.rank == reduce(worst, shuffled[1:], shuffled[0]).rank == min(each.rank for each in verdicts)
+    assert merged.rank == reduce(worse, shuffled[1:], shuffled[0]).rank == min(each.rank for each in verdicts)
     assert merged.fails == any(each.fails for each in verdicts), "a waived failure hides none"
     at = draw.randrange(len(verdicts))
-    parts = [reduce(worst, each[1:], each[0]) for each in (verdicts[:at], verdicts[at:]) if each]
-    assert reduce(worst, parts[1:], parts[0]) == merged, "as in a run that is judged part by part"
+    parts = [reduce(worse, each[1:], each[0]) for each in (verdicts[:at], verdicts[at:]) if each]
+    assert reduce(worse, parts[1:], parts[0]) == merged, "as in a run that is judged part by part"
 
 
 @settings(deadline=None)
@@ -54,11 +54,11 @@ def test_a_verdict_that_was_given_between_attempts_changes_no_later_one(
         watched.add(each)
         if asked:
             for subject in ("GPU-0", "GPU-1"):
-                watched.judged("matmul.bf16", subject, LIMIT)
+                watched.verdict_on("matmul.bf16", subject, LIMIT)
             recorded += watched.take_unrecorded()
     for each, _ in attempts:
         whole.add(each)
     for subject in ("GPU-0", "GPU-1"):
-        assert watched.judged("matmul.bf16", subject, LIMIT) == whole.judged("matmul.bf16", subject, LIMIT)
+        assert watched.verdict_on("matmul.bf16", subject, LIMIT) == whole.verdict_on("matmul.bf16", subject, LIMIT)
     assert [*recorded, *watched.take_unrecorded()] == [each for each, _ in attempts]
     assert watched.take_unrecorded() == []

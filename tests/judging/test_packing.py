@@ -26,7 +26,7 @@ WHOLE = "serial,node\n000,n1\n001,n1\n002,n2\n"
 def judged(text: str, devices: list[Device] = GPUS, host: str = "n1", sku: str = "h100-sxm") -> dict[str, Verdict]:
     boards = PackingList("delivery.csv", "5ha", tuple(parse(text, "delivery.csv")))
     limits = packing.limits(boards.sha256, shipped.load(sku), names_nodes=bool(boards.by_node))
-    found = [each for metric in limits for each in packing.measured(metric, boards, devices, host)]
+    found = [each for metric in limits for each in packing.facts(metric, boards, devices, host)]
     return {each.subject: judge([each], limits[each.metric]) for each in found}
 
 

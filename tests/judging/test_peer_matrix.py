@@ -12,11 +12,11 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.causes.peer_matrix import (
-    accused,
-    attributed,
+    attribute,
     attributed_after_repeat,
-    blamed,
+    culprits_of,
     fastest,
+    pairs_below,
     seconds_again,
 )
 from pytest_accel.judging.verdicts.judge_attempts import judge
@@ -55,7 +55,7 @@ def rows(rates: dict[tuple[str, str], float], wrong: tuple[tuple[str, str], ...]
 
 def verdicts(rates: dict[tuple[str, str], float], **more: Any) -> dict[str, str]:
     """The failing devices, with what is said of them."""
-    found = attributed(rows(rates, **more), Names({name: name for pair in rates for name in pair}))
+    found = attribute(rows(rates, **more), Names({name: name for pair in rates for name in pair}))
     judged = {each.subject: judge([each], FLOOR) for each in found}
     return {subject: sentence_of(verdict) for subject, verdict in judged.items() if verdict.status is Status.FAIL}
 
@@ -70,7 +70,7 @@ def test_a_short_device_is_blamed_and_no_other(slow: dict[str, float], words: st
 def test_a_device_has_no_times_of_another_pair() -> None:
     """Its slowest pair may be one that another device sent; a record with times of more blocks contradicts itself."""
     found = [replace(row, details={**row.details, "ends": [0.1] * 9}) for row in rows(matrix(4, into2=0.5))]
-    told = attributed(found, Names({name: name for name in names(4)}))
+    told = attribute(found, Names({name: name for name in names(4)}))
     assert all(len(each.samples) == 5 and "ends" not in each.details for each in told)
 
 
@@ -80,7 +80,7 @@ def test_who_is_blamed_where_several_are_short_or_none() -> None:
     assert set(verdicts(matrix(8, into1=0.5, into6=0.9))) == {"gpu1", "gpu6"}
     whole = {pair: 0.5 * rate for pair, rate in matrix(4).items()}
     assert set(verdicts(whole)) == set(names(4)), "nobody is slower than the others: each has its own row"
-    assert not blamed(matrix(8))
+    assert not culprits_of(matrix(8))
     assert not verdicts(matrix(8))
     assert fastest(matrix(3, out1=0.5, into1=0.5)) > 399, "half of a small matrix may be slow for one device"
 
@@ -92,8 +92,8 @@ def again(first: dict[Pair, float], **fresh: float) -> dict[str, tuple[Status, i
     """What two goes make of every device: the second at the short pairs only, `gpu0_gpu1=390` what it finds there."""
     assert FLOOR.floor
     before = rows(first)
-    attempts = {each.subject: [each] for each in attributed(before, Names())}
-    pairs = accused(before, FLOOR.floor)
+    attempts = {each.subject: [each] for each in attribute(before, Names())}
+    pairs = pairs_below(before, FLOOR.floor)
     assert {"_".join(pair) for pair in pairs} == set(fresh)
     second = rows({pair: fresh["_".join(pair)] for pair in pairs})
     for each in attributed_after_repeat(before, second, Names()):
@@ -151,7 +151,7 @@ def staged(rates: dict[Pair, float], *pairs: Pair) -> dict[str, Measurement]:
     for row in found:
         for receiver, cell in row.details["cells"].items():
             cell["direct"] = (row.subject, receiver) not in pairs
-    return {each.subject: each for each in attributed(found, Names())}
+    return {each.subject: each for each in attribute(found, Names())}
 
 
 def test_a_short_pair_without_peer_access_says_so() -> None:
@@ -166,7 +166,7 @@ def test_a_short_pair_without_peer_access_says_so() -> None:
 
 
 def test_the_row_of_the_matrix_is_kept() -> None:
-    (first, *_) = attributed(rows(matrix(3)), Names({"gpu1": "second"}))
+    (first, *_) = attribute(rows(matrix(3)), Names({"gpu1": "second"}))
     assert set(first.details["row"]) == {"second", "gpu2"}
     assert "cells" not in first.details
 

@@ -33,7 +33,7 @@ def gpu(index: int = 3, **facts: Any) -> Device:
 
 def stops(**facts: Any) -> set[str]:
     device = gpu(**facts)
-    return {name for name, probe in MEASURING.items() if preconditions.stopped(probe, device.uuid, [device], SWITCHED)}
+    return {name for name, probe in MEASURING.items() if preconditions.obstacle(probe, device.uuid, [device], SWITCHED)}
 
 
 def stressing(*parts: str) -> set[str]:
@@ -53,7 +53,7 @@ def test_the_packaged_probes_say_what_they_stress() -> None:
 
 
 def test_the_sentence_names_the_verdict_that_fails_and_what_to_do() -> None:
-    said = preconditions.stopped(MEASURING["stream"], "GPU-3", [gpu(remap_pending=True)], SWITCHED)
+    said = preconditions.obstacle(MEASURING["stream"], "GPU-3", [gpu(remap_pending=True)], SWITCHED)
     assert said is not None
     assert said.startswith("gpu3: the remapping of a memory row is pending (health.remap_pending); ")
     assert "`nvidia-smi --gpu-reset -i 3`" in said
@@ -61,17 +61,17 @@ def test_the_sentence_names_the_verdict_that_fails_and_what_to_do() -> None:
 
 def test_a_fabric_matters_where_there_is_a_switch() -> None:
     device = gpu(fabric_state="not started")
-    assert "error 802" in str(preconditions.stopped(MEASURING["matmul"], device.uuid, [device], SWITCHED))
-    assert preconditions.stopped(MEASURING["matmul"], device.uuid, [device], ALONE) is None
+    assert "error 802" in str(preconditions.obstacle(MEASURING["matmul"], device.uuid, [device], SWITCHED))
+    assert preconditions.obstacle(MEASURING["matmul"], device.uuid, [device], ALONE) is None
     silent = Device("GPU-0", 0, "nvidia", "a GPU")
-    stopped = [preconditions.stopped(probe, silent.uuid, [silent], SWITCHED) for probe in MEASURING.values()]
+    stopped = [preconditions.obstacle(probe, silent.uuid, [silent], SWITCHED) for probe in MEASURING.values()]
     assert set(stopped) == {None}, "what a device does not state stops nothing"
 
 
 def test_a_device_stops_itself_and_the_node_and_not_its_neighbour() -> None:
     node = [gpu(0), gpu(1, recovery_action="node reboot")]
-    assert preconditions.stopped(MEASURING["matmul"], "GPU-0", node, SWITCHED) is None
-    said = str(preconditions.stopped(MEASURING["collective"], NODE, node, SWITCHED))
+    assert preconditions.obstacle(MEASURING["matmul"], "GPU-0", node, SWITCHED) is None
+    said = str(preconditions.obstacle(MEASURING["collective"], NODE, node, SWITCHED))
     assert "gpu1: its driver requests recovery: node reboot" in said
 
 
@@ -112,7 +112,7 @@ def test_a_device_that_cools_down_is_waited_for_with_progress() -> None:
     found = check_idle(pool, [gpu()])  # type: ignore[arg-type]
     assert pool.temperature == 35.0
     assert "letting the devices cool down" in pool.told
-    assert (found.notes, found.disturbed) == ([], {})
+    assert (found.notes, found.disturbances) == ([], {})
 
 
 def test_a_device_that_flickers_or_is_busy_is_not_waited_for_and_nobody_for_ever(
@@ -131,7 +131,7 @@ def test_a_device_that_flickers_or_is_busy_is_not_waited_for_and_nobody_for_ever
 def test_the_load_of_a_cpu_excuses_where_that_of_a_gpu_disturbs() -> None:
     load = "other processes take 83% of the processor's time"
     found = check_idle(Pool(0.0, {"CPU-0": load, "GPU-3": "it is 90 % busy"}), [gpu(), Device("CPU-0", 0, "cpu", "x")])  # type: ignore[arg-type]
-    assert (found.excused, found.disturbed) == ({"CPU-0": load}, {"GPU-3": "it is 90 % busy"})
+    assert (found.excuses, found.disturbances) == ({"CPU-0": load}, {"GPU-3": "it is 90 % busy"})
     assert any(note.endswith(f"before the run: {load}") for note in found.notes)
 
 

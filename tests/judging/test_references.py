@@ -19,7 +19,7 @@ from pytest_accel.core.verdict import Comparison, Status, Verdict
 from pytest_accel.judging.verdicts.attempts import RequestAttempts
 from pytest_accel.judging.verdicts.background import Background
 from pytest_accel.judging.verdicts.judge_attempts import judge
-from pytest_accel.judging.verdicts.like_devices import compared, family_of, kind_of
+from pytest_accel.judging.verdicts.like_devices import family_of, is_comparable, kind_of
 from pytest_accel.skus import loader
 
 WHERE = Source("measured", "us", "2026-11")
@@ -160,7 +160,7 @@ def test_every_published_figure_that_is_made_fifteen_percent_worse_fails_beside_
     for row in published:
         sku, unit, figure = shipped.load(row["sku"]), row["unit"], float(row["value"])
         family = family_of(row["metric"], unit)
-        if family in ("matmul", "memory", "host link", "peer links") and compared(
+        if family in ("matmul", "memory", "host link", "peer links") and is_comparable(
             one(1.0, metric=row["metric"], unit=unit)
         ):
             figures.add((sku.name, row["metric"]))
@@ -268,8 +268,8 @@ def test_devices_of_one_kind_in_one_place_are_compared(
     unit = "TFLOPS" if metric.startswith("matmul") else "GB/s"
     for device in devices:
         result.add(one(value if device.index == 4 else 100.0, device.uuid, metric, unit))
-    assert (result.judged(metric, "GPU-4", None).status is Status.FAIL) is found
-    assert [each.subject for each in result.short(metric, None)] == ["GPU-4"] * found, "measured again"
+    assert (result.verdict_on(metric, "GPU-4", None).status is Status.FAIL) is found
+    assert [each.subject for each in result.shortfalls(metric, None)] == ["GPU-4"] * found, "measured again"
 
 
 def test_a_marginal_distance_is_measured_again_once() -> None:
@@ -277,9 +277,9 @@ def test_a_marginal_distance_is_measured_again_once() -> None:
     result = attempts_of(devices, spread_of=lambda _: PRODUCTS)
     for device in devices:
         result.add(one(90.0 if device.index == 4 else 100.0, device.uuid))
-    assert [each.subject for each in result.short("matmul.fp16", None)] == ["GPU-4"]
+    assert [each.subject for each in result.shortfalls("matmul.fp16", None)] == ["GPU-4"]
     result.end_rounds()
-    assert result.short("matmul.fp16", None) == []
+    assert result.shortfalls("matmul.fp16", None) == []
 
 
 def test_a_verdict_follows_the_neighbours_attempts() -> None:
@@ -289,7 +289,7 @@ def test_a_verdict_follows_the_neighbours_attempts() -> None:
     for others, status in ((40.0, Status.NOT_APPLICABLE), (100.0, Status.FAIL)):
         for device in devices:
             result.add(one(others if device.index else 40.0, device.uuid))
-        assert result.judged("matmul.fp16", "GPU-0", None).status is status
+        assert result.verdict_on("matmul.fp16", "GPU-0", None).status is status
 
 
 def test_a_fact_of_another_kind_is_no_place_in_the_node() -> None:

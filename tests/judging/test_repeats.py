@@ -7,7 +7,7 @@ from support.judged_tables import tabled
 
 from pytest_accel import probes
 from pytest_accel.core.levels import LEVELS
-from pytest_accel.judging.verdicts.repeats import ALONE_SECONDS, SHARES, Repeats, least
+from pytest_accel.judging.verdicts.repeats import ALONE_SECONDS, SHARES, Repeats, min_seconds
 from pytest_accel.probes.declare import PARTS, Declaration, declaration_for, declarations
 from pytest_accel.skus.budgets import REPEAT_SECONDS, budget
 
@@ -26,7 +26,7 @@ def longest(declared: Declaration, level: str) -> float:
 
 def repeated(left: Repeats, declared: Declaration, first: float) -> float:
     """The seconds of one repeat, which are spent."""
-    seconds = left.together(declared, first, least(declared, first))
+    seconds = left.together(declared, first, min_seconds(declared, first))
     assert seconds <= first
     left.spend(declared, seconds)
     return seconds
@@ -54,7 +54,7 @@ def test_no_part_uses_up_the_time_of_another(level: str) -> None:
             repeated(left, declared, longest(declared, level))
         for declared in [each for each in packaged if each not in own and longest(each, level)]:
             first = longest(declared, level)
-            enough = least(declared, first)
+            enough = min_seconds(declared, first)
             assert left.together(declared, first, enough) >= enough, f"{declared.name} after {greedy}"
 
 
@@ -64,7 +64,7 @@ def test_a_repeat_is_shortened_but_never_to_too_few_samples(
 ) -> None:
     left = Repeats(level)
     left.spend(MATMUL, spent)
-    assert left.together(MATMUL, first, least(MATMUL, first)) == pytest.approx(granted)
+    assert left.together(MATMUL, first, min_seconds(MATMUL, first)) == pytest.approx(granted)
 
 
 def test_a_probe_that_stresses_no_part_has_the_time_that_is_for_all() -> None:
@@ -72,11 +72,11 @@ def test_a_probe_that_stresses_no_part_has_the_time_that_is_for_all() -> None:
     assert left.together(own, 2.0, 1.0) == 2.0
     left.spend(own, 5.0)
     assert left.together(own, 2.0, 1.0) == 0.0
-    assert left.spent(own) == "the 20 s for repeats at quick leave 0 s for other probes"
+    assert left.shortage(own) == "the 20 s for repeats at quick leave 0 s for other probes"
 
 
 def test_what_is_not_sustained_needs_half_of_its_time() -> None:
-    assert (least(STREAM, 3.0), least(PATTERN, 300.0)) == (1.5, 30.0), "half of the longest repeat"
+    assert (min_seconds(STREAM, 3.0), min_seconds(PATTERN, 300.0)) == (1.5, 30.0), "half of the longest repeat"
 
 
 def test_devices_alone_have_a_time_of_their_own() -> None:

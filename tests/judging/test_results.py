@@ -16,7 +16,7 @@ from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.facts import results
-from pytest_accel.judging.facts.results import compared, of_alone
+from pytest_accel.judging.facts.results import compare_checksums, of_alone
 from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.probes import matmul, soak
 from pytest_accel.probes.declare import declaration_for
@@ -191,7 +191,7 @@ def test_several_metrics_of_a_collective_are_kept_apart() -> None:
 
 
 def test_whoever_failed_in_a_collective_is_named_not_who_was_stopped_for_it() -> None:
-    stopped = CallTrouble("need", "another rank failed", stopped=True)
+    stopped = CallTrouble("need", "another rank failed", secondary=True)
     every = [outcome(trouble=stopped), outcome(trouble=DIED, gpu=1), outcome(trouble=stopped, gpu=2)]
     (found,) = per_node(every, call("all_reduce.busbw@8GiB"))
     assert (found.subject, found.value, found.trouble and found.trouble.kind) == (NODE, None, "device")
@@ -226,7 +226,7 @@ def exact(gpu: int, checksum: int, wrong: str | None = None) -> Measurement:
 def test_a_device_whose_exact_result_is_not_that_of_the_others_is_blamed(
     checksums: list[int], blamed: list[int]
 ) -> None:
-    found = compared([exact(gpu, checksum) for gpu, checksum in enumerate(checksums)])
+    found = compare_checksums([exact(gpu, checksum) for gpu, checksum in enumerate(checksums)])
     assert [place for place, each in enumerate(found) if each.trouble] == blamed
     assert all(judge([found[place]], ZERO).status is Status.FAIL for place in blamed)
 
@@ -237,14 +237,14 @@ def test_results_are_compared_among_devices_of_a_kind() -> None:
     of_kinds = [
         replace(each, details={**each.details, "checksum_of": kind}) for each, kind in zip(every, kinds, strict=True)
     ]
-    assert [place for place, each in enumerate(compared(of_kinds)) if each.trouble] == []
-    assert [place for place, each in enumerate(compared(every)) if each.trouble] == [2]
+    assert [place for place, each in enumerate(compare_checksums(of_kinds)) if each.trouble] == []
+    assert [place for place, each in enumerate(compare_checksums(every)) if each.trouble] == [2]
 
 
 def test_what_was_computed_wrongly_fails_whatever_a_repeat_says() -> None:
     """Of two devices one is wrong by the host's product: nobody has to ask which."""
     bad = exact(0, 8, wrong="3 wrong elements")
-    wrong, right = compared([bad, exact(1, 7)])
+    wrong, right = compare_checksums([bad, exact(1, 7)])
     assert (wrong.trouble and wrong.trouble.reason, right.trouble) == ("3 wrong elements", None)
     verdict = judge([bad, exact(0, 7)], ZERO)
     assert (verdict.status, "3 wrong elements" in sentence_of(verdict)) == (Status.FAIL, True)

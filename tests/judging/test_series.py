@@ -22,9 +22,9 @@ from pytest_accel.judging.closing.series_result import (
     closing,
     counts,
     directly,
-    merged,
     seconds_of,
-    unfinished,
+    unfinished_runs,
+    worst_verdicts,
 )
 from pytest_accel.skus.waivers import Waivers
 
@@ -115,7 +115,7 @@ def test_a_run_that_did_not_end_rules_out_acceptance_until_a_waiver_explains_it(
 
 def test_a_run_that_was_stopped_in_order_is_no_hindrance() -> None:
     stopped = run(2, state="interrupted", whole=False, seconds=0.0)
-    assert unfinished([stopped], Waivers()) == []
+    assert unfinished_runs([stopped], Waivers()) == []
     found = closed([run(1), stopped, run(3)], told())
     assert found.result == "ACCEPTED"
     assert "1 stop" in found.line
@@ -219,9 +219,11 @@ def test_no_series_is_better_than_its_last_run_or_than_what_one_run_has_found(
     at = turn % len(drawn)
     every, turned = [*before, last], [*before[at:], *before[:at], last]
     runs, others = ([run(number, verdicts) for number, verdicts in enumerate(some, 1)] for some in (every, turned))
-    found = {each.key: each for each in merged(runs, last)}
+    found = {each.key: each for each in worst_verdicts(runs, last)}
     assert found.keys() == {each.key for each in last}
-    assert {key: its.status for key, its in found.items()} == {each.key: each.status for each in merged(others, last)}
+    assert {key: its.status for key, its in found.items()} == {
+        each.key: each.status for each in worst_verdicts(others, last)
+    }
     for key, its in found.items():
         own = [each for verdicts in every for each in verdicts if each.key == key]
         broken = [each for each in own if each.status in (Status.FAIL, Status.MARGINAL)]

@@ -61,10 +61,10 @@ def verdicts(
     for _ in range(2):
         for one in node.go(slow, **how):
             result.add(one)
-        if not result.short(node.metric, limit):
+        if not result.shortfalls(node.metric, limit):
             break
     result.end_rounds()
-    return result, [result.judged(node.metric, device.uuid, limit) for device in DEVICES]
+    return result, [result.verdict_on(node.metric, device.uuid, limit) for device in DEVICES]
 
 
 def promised(node: Drawn, spread: Spread | None, **how: Any) -> dict[str, RejectedLosses]:
@@ -76,7 +76,7 @@ def promised(node: Drawn, spread: Spread | None, **how: Any) -> dict[str, Reject
 def losses(every: Sequence[Measurement], limit: Limit | None = None, **status: Status) -> dict[str, RejectedLosses]:
     """Return the losses that a run promises that measured these, which all pass but for those of one device."""
     attempts = RunAttempts({(each.metric, each.subject): [each] for each in every}, KINDS, software=SOFTWARE)
-    statuses = {place: status.get(place[1].replace("-", "_"), Status.PASS) for place in attempts.measured}
+    statuses = {place: status.get(place[1].replace("-", "_"), Status.PASS) for place in attempts.by_key}
     judged = [Verdict(*place, its_status, limit=limit) for place, its_status in statuses.items()]
     return smallest_losses(judged, attempts)
 
@@ -180,7 +180,7 @@ def test_a_device_without_neighbours_is_judged_by_floors_alone() -> None:
     assert said in sentence(losses([one], limit))
     single = replace(one, value=1000.0, samples=())  # all have the figure of the node, or a collective has one sample
     found = losses([replace(single, subject=device.uuid) for device in DEVICES], limit)["memory"]
-    assert found == RejectedLosses(None, 8, None, bounded=True), "nobody knows how far devices differ"
+    assert found == RejectedLosses(None, 8, None, has_limit=True), "nobody knows how far devices differ"
 
 
 def test_a_device_that_is_short_does_not_widen_what_the_run_finds_on_the_others() -> None:

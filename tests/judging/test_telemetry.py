@@ -17,8 +17,8 @@ from pytest_accel.core.verdict import Status
 from pytest_accel.judging.facts.telemetry import (
     SOAK_METRICS,
     disturbance,
-    misplaced,
-    seen_beside,
+    misplacement,
+    sensor_metrics,
     soak_measurements,
     summarise,
     unproven,
@@ -76,12 +76,12 @@ def test_the_link_is_told_as_it_was_under_load() -> None:
     """It wakes up while the first reading is taken; lanes that it loses it does not get back by waking."""
     seen = ((100.0, 1, 16), (100.1, 5, 16), (100.2, 5, 8))
     summary = summarise([{"at": at, "pcie_gen": gen, "pcie_width": width} for at, gen, width in seen])
-    found = {each.metric: (each.value, each.unit) for each in seen_beside(COPY, GPU, summary)}
+    found = {each.metric: (each.value, each.unit) for each in sensor_metrics(COPY, GPU, summary)}
     assert found == {"host_copy.pcie_gen": (5, "count"), "host_copy.pcie_width": (8, "count")}
 
 
 def test_a_link_that_nobody_read_has_no_state() -> None:
-    for each in seen_beside(COPY, GPU, summarise([])):
+    for each in sensor_metrics(COPY, GPU, summarise([])):
         assert judge([each], None).status is Status.NOT_APPLICABLE
         limit = Limit(each.metric, "count", equals=5)
         assert judge([each], limit).status is Status.UNMEASURED
@@ -89,9 +89,9 @@ def test_a_link_that_nobody_read_has_no_state() -> None:
 
 def test_a_cpuset_far_from_the_device_excuses_a_slow_copy_and_nothing_else() -> None:
     far = replace(COPY, conditions={"numa": "far", "numa_node": 1})
-    assert "NUMA node 1" in str(misplaced(far))
-    assert misplaced(COPY) is None
-    again = replace(far, notes=(Note("disturbed", str(misplaced(far))),))
+    assert "NUMA node 1" in str(misplacement(far))
+    assert misplacement(COPY) is None
+    again = replace(far, notes=(Note("disturbed", str(misplacement(far))),))
     assert judge([again, again], Limit("host_copy.h2d", "GB/s", floor=60.0)).status is Status.INCONCLUSIVE
 
 

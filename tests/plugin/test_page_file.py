@@ -33,14 +33,14 @@ def test_the_page_lies_beside_the_record_or_where_it_was_named(tmp_path: Path) -
 
 
 def test_what_is_known_to_fail_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert page_file.refused(True) is None
-    assert page_file.refused(str(tmp_path / "report.html")) is None
-    assert page_file.refused(str(tmp_path / "none/report.html")) == f"{tmp_path / 'none'} is not a folder"
+    assert page_file.refusal(True) is None
+    assert page_file.refusal(str(tmp_path / "report.html")) is None
+    assert page_file.refusal(str(tmp_path / "none/report.html")) == f"{tmp_path / 'none'} is not a folder"
     (tmp_path / "old.html").mkdir()
-    assert page_file.refused(str(tmp_path / "old.html")) == f"{tmp_path / 'old.html'} is a folder; name a file in it"
-    assert "cannot write to /proc/report.html: " in (page_file.refused("/proc/report.html") or "")
+    assert page_file.refusal(str(tmp_path / "old.html")) == f"{tmp_path / 'old.html'} is a folder; name a file in it"
+    assert "cannot write to /proc/report.html: " in (page_file.refusal("/proc/report.html") or "")
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    assert "pip install 'pytest-accel[report]'" in (page_file.refused(True) or "")
+    assert "pip install 'pytest-accel[report]'" in (page_file.refusal(True) or "")
 
 
 def test_a_test_that_follows_the_option_is_not_taken_for_its_file() -> None:

@@ -41,7 +41,7 @@ def measured(folder: Path, name: str, node: str, **options: Any) -> Session:
     given = Options(sku="", level="quick", output=folder / "records" / name, simulate=str(file), **options)
     here = Session.open(given, in_process.Here())
     here.begin()
-    for device in here.found.devices:
+    for device in here.target.devices:
         here.check(probes.stream, {"op": "triad"}, device.uuid)
     here.finish()
     return here
@@ -78,7 +78,7 @@ def test_a_device_that_lost_memory_bandwidth_is_found_and_the_record_tells_the_s
     pasts = [past for of_devices in saved.baseline["pasts"].values() for past in of_devices.values()]
     assert {past.first.record for past in pasts if past.first} == {str(tmp_path / "records/first/record.json")}
     (tmp_path / "records/first").rename(tmp_path / "gone")
-    again = judge_again(saved, here.found.terms)
+    again = judge_again(saved, here.target.terms)
     assert {(each.subject, each.status, sentence_of(each)) for each in again.verdicts} >= {
         (each.subject, each.status, sentence_of(each)) for each in here.ledger.verdicts
     }

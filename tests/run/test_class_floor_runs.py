@@ -85,7 +85,7 @@ def test_what_a_run_says_that_it_rejects_is_rejected(sku: str, family: str, tmp_
     slow, closing = ran(tmp_path, sku, family, loss(healthy, share - 0.01))
     assert closing.result == "REJECTED"
     assert {each.subject for each in slow if each.status is Status.FAIL} == {each.subject for each in healthy}
-    assert "class floor" in closing.line or any(each.basis is Basis.CLASS for each in closing.named)
+    assert "class floor" in closing.line or any(each.basis is Basis.CLASS for each in closing.verdicts)
     short, closing = ran(tmp_path, sku, family, 0.05)
     assert closing.result == "HELD"
     best = {each.subject: 0.0 for each in short}

@@ -38,7 +38,7 @@ def verdict(value: float, subject: str = "GPU-0") -> Verdict:
 
 
 def entries(folder: Path, *, simulated: bool = False) -> list[EarlierRecord]:
-    return earlier_records.read(folder / "now", rehearsal=simulated).of(["GPU-0", "GPU-1"])
+    return earlier_records.read(folder / "now", rehearsal=simulated).entries_of(["GPU-0", "GPU-1"])
 
 
 def test_earlier_attempts_on_the_same_devices_are_found(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_file_that_is_no_record_of_ours_is_left_alone_and_said(tmp_path: Path,
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / name).write_bytes(text.encode(errors="surrogateescape"))
     earlier = earlier_records.read(tmp_path / "now")
-    assert (earlier.of(["GPU-0"]), earlier.last_accelerators("node1")) == ([], None)
+    assert (earlier.entries_of(["GPU-0"]), earlier.last_accelerators("node1")) == ([], None)
     (note,) = earlier.notes()
     assert note.startswith(f"1 earlier record was not read: {tmp_path / 'other' / name}")
     assert len(note) < 400
@@ -196,7 +196,7 @@ def test_what_would_block_or_fill_the_memory_is_not_read(tmp_path: Path) -> None
     written(tmp_path / "real", devices=[GPU])
     (tmp_path / "again").symlink_to(tmp_path / "real")
     earlier = earlier_records.read(tmp_path / "now")
-    assert [entry["record"] for entry in earlier.of(["GPU-0"])] == [str(tmp_path / "real" / FILE)]
+    assert [entry["record"] for entry in earlier.entries_of(["GPU-0"])] == [str(tmp_path / "real" / FILE)]
     assert [note.partition(":")[0] for note in earlier.notes()] == ["4 earlier records were not read"]
 
 

@@ -85,4 +85,4 @@ def test_a_rehearsal_and_a_run_on_hardware_read_records_of_their_own_kind_alone(
         with pytest.raises(record.OtherKind):
             folder_summary.of_folder(file.parent, rehearsal=not simulated)
         with pytest.raises(Refused, match=r"--accel-baseline: .*: the node (was simulated|is hardware), and this is"):
-            earlier_records.named(str(file), rehearsal=not simulated)
+            earlier_records.baseline_runs(str(file), rehearsal=not simulated)

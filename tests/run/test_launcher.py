@@ -35,8 +35,8 @@ def test_launchers(
 ) -> None:
     found = launch_of(variables)
     assert found is not None
-    assert (found.name, found.rank, found.nodes, found.job, found.shared) == (launcher, rank, nodes, job, shared)
-    assert found.refused is None
+    assert (found.name, found.rank, found.nodes, found.job, found.shares_folder) == (launcher, rank, nodes, job, shared)
+    assert found.refusal is None
 
 
 @each_row("variables", TABLES["no_launchers"])
@@ -47,8 +47,8 @@ def test_other_variables_are_no_launcher(variables: Mapping[str, str]) -> None:
 def test_a_second_task_of_a_node_is_refused() -> None:
     found = launch_of({**STEP, "SLURM_LOCALID": "1"})
     assert found is not None
-    assert "SLURM_LOCALID=1: this is task 2 of n1" in str(found.refused)
-    assert "start one task per node" in str(found.refused)
+    assert "SLURM_LOCALID=1: this is task 2 of n1" in str(found.refusal)
+    assert "start one task per node" in str(found.refusal)
 
 
 def test_name_of_the_node() -> None:

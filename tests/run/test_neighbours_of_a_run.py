@@ -21,7 +21,7 @@ def measured(folder: Path, fault: str, dtype: str) -> tuple[Session, dict[str, V
     (folder / "mine.yaml").write_text(data_files.content("run/four.yaml"))
     (folder / "node.yaml").write_text(f"sku: ./mine.yaml\nplatform: four\nfaults: [{{{fault}}}]\n")
     here = in_process.opened(folder / "node.yaml", folder / "out")
-    for device in here.found.devices:
+    for device in here.target.devices:
         here.check(probes.matmul, {"dtype": dtype}, device.uuid)
     return here, {here.ledger.names[each.subject]: each for each in here.ledger.verdicts}
 
@@ -43,7 +43,7 @@ def test_a_dtype_without_a_limit_is_compared(
     assert len(together) == 4 * attempts, "what fails is measured again, on all devices at once"
 
     here.finish()
-    again = judge_again(here.ledger.record, here.found.terms)
+    again = judge_again(here.ledger.record, here.target.terms)
     told = {here.ledger.names[each.subject]: (each.status, sentence_of(each)) for each in again.verdicts}
     assert told == {name: (each.status, sentence_of(each)) for name, each in verdicts.items()}
 
@@ -60,7 +60,7 @@ def test_a_setting_that_changes_in_mid_run_is_judged_again_from_the_record(tmp_p
 
     closing = here.finish()
     assert closing.exit == 1
-    again = judge_again(here.ledger.record, here.found.terms)
+    again = judge_again(here.ledger.record, here.target.terms)
     told = {each.metric: (each.status, sentence_of(each)) for each in again.verdicts}
     assert {metric: told[metric] for metric in changed} == {m: (v.status, sentence_of(v)) for m, v in changed.items()}
 
@@ -70,5 +70,5 @@ def test_the_closing_lines_say_which_loss_the_run_would_have_rejected(tmp_path: 
     said = here.finish().sensitivity
     assert said.startswith("with 95% probability this run rejects one of 4 devices that is slower than the others by ")
     assert here.ledger.record.closing.sensitivity == said
-    again = judge_again(here.ledger.record, here.found.terms)
+    again = judge_again(here.ledger.record, here.target.terms)
     assert again.closing.sensitivity == said

@@ -21,7 +21,7 @@ from pytest_accel.core.sku_types import Platform
 from pytest_accel.judging.network.transport import wrong_transport
 from pytest_accel.probes.device.collective_library import Account
 from pytest_accel.run.launcher import launch_of
-from pytest_accel.run.network.agent import report_of, supported
+from pytest_accel.run.network.agent import report_of, verified
 from pytest_accel.run.network.message_store import MessageStore, StoreLost
 from pytest_accel.run.options import Refused
 from pytest_accel.run.rendezvous import Rendezvous, first_of, leaf_of, rendezvous_of
@@ -88,7 +88,7 @@ UNSUPPORTED = "rank 0 states good with 23 GB/s, and this node measured "
     ],
 )
 def test_a_node_is_good_only_by_what_it_measured_itself(part: NetworkPart, best: float, found: NetworkPart) -> None:
-    assert supported(part, best) == found
+    assert verified(part, best) == found
 
 
 @each_row(("environment", "told"), TABLES["no_meeting"])
@@ -115,7 +115,7 @@ def test_an_agent_reports_whether_its_own_ranks_reached_the_call(
 ) -> None:
     """A rank that waited, or whose library complains, may do so because of another node: it is not blamed."""
     trouble = CallTrouble(**{"kind": "need", "reason": "", **sent}) if sent else None
-    outcomes = [Outcome((), trouble=trouble), Outcome((), trouble=CallTrouble("need", "", stopped=True))]
+    outcomes = [Outcome((), trouble=trouble), Outcome((), trouble=CallTrouble("need", "", secondary=True))]
     assert report_of(outcomes, _found(**found)) == Report(**reported)
 
 

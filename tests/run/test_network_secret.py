@@ -32,12 +32,12 @@ MEASURED = Report("measured", 23.0, [23.0])
 
 
 def test_a_message_is_opened_by_its_own_run_under_its_own_name() -> None:
-    raw = SEAL.sealed(NAME, MEASURED).encode()
-    assert SEAL.opened(Report, NAME, raw) == MEASURED
-    assert SEAL.opened(Report, "report/1/1", raw) is None
-    assert SEAL.opened(Report, "report/2/0", raw) is None
-    assert Seal(SEAL.secret, "a2").opened(Report, NAME, raw) is None, "an earlier run with the same secret"
-    assert Seal(b"t" * 64, "a1").opened(Report, NAME, raw) is None
+    raw = SEAL.seal(NAME, MEASURED).encode()
+    assert SEAL.unseal(Report, NAME, raw) == MEASURED
+    assert SEAL.unseal(Report, "report/1/1", raw) is None
+    assert SEAL.unseal(Report, "report/2/0", raw) is None
+    assert Seal(SEAL.secret, "a2").unseal(Report, NAME, raw) is None, "an earlier run with the same secret"
+    assert Seal(b"t" * 64, "a1").unseal(Report, NAME, raw) is None
 
 
 @each_row(
@@ -56,7 +56,7 @@ def test_a_message_is_opened_by_its_own_run_under_its_own_name() -> None:
     ],
 )
 def test_what_was_changed_is_no_message(forge: Callable[[bytes], bytes]) -> None:
-    assert SEAL.opened(Report, NAME, forge(SEAL.sealed(NAME, MEASURED).encode())) is None
+    assert SEAL.unseal(Report, NAME, forge(SEAL.seal(NAME, MEASURED).encode())) is None
 
 
 def test_a_key_is_another_one_in_each_run_and_for_each_name() -> None:
@@ -89,7 +89,7 @@ def test_a_key_is_another_one_in_each_run_and_for_each_name() -> None:
     ],
 )
 def test_what_no_node_can_have_is_not_believed_of_an_agent_with_the_secret(message: Any, fits: bool) -> None:
-    found = SEAL.opened(type(message), NAME, SEAL.sealed(NAME, message).encode())
+    found = SEAL.unseal(type(message), NAME, SEAL.seal(NAME, message).encode())
     assert found == (message if fits else None)
 
 

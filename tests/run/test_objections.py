@@ -37,7 +37,7 @@ def rejected(tmp_path: Path) -> Path:
     figures = [(uuid, value) for uuid, values in VALUES.items() for value in values]
     measured = [Measurement("stream.copy", uuid, "GB/s", value, (value,) * 4) for uuid, value in figures]
     attempts = RunAttempts.of(measured, DEVICES, spread_of=lambda metric: SPREAD)
-    verdicts = [attempts.verdict(place, LIMIT) for place in attempts.measured]
+    verdicts = [attempts.verdict(place, LIMIT) for place in attempts.by_key]
     around = Circumstances(
         required=[verdict.key for verdict in verdicts],
         names={device.uuid: device.name for device in DEVICES},

@@ -20,8 +20,8 @@ from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run import earlier_records
 from pytest_accel.run.options import Refused
 from pytest_accel.run.record import write
-from pytest_accel.run.setup import Found, remembered
-from pytest_accel.run.terms import Wanted, sku_of
+from pytest_accel.run.setup import Target, expect_earlier_devices
+from pytest_accel.run.terms import TermOptions, sku_of
 from pytest_accel.skus import requirements
 
 TABLES = data_files.tables("run/parts_of_nodes")
@@ -68,7 +68,7 @@ def test_who_runs_on_a_part_is_asked_for_its_name(count: int, expected_by: str, 
 
 def test_a_named_slice_holds_and_one_device_less_fails() -> None:
     for count, status in ((4, Status.PASS), (3, Status.FAIL)):
-        terms = Wanted("h100-sxm", "slice4").settled(H100, gpus(count))
+        terms = TermOptions("h100-sxm", "slice4").terms_for(H100, gpus(count))
         (found,) = facts("inventory.count", Discovery(tuple(gpus(count)), expected_by="platform slice4"), H100)
         assert judge([found], terms.limits["inventory.count"]).status is status
 
@@ -77,18 +77,18 @@ def test_a_named_slice_holds_and_one_device_less_fails() -> None:
 def test_the_bus_may_show_more_than_the_part_that_was_named(part: bool, kind: str | None) -> None:
     """A job of a scheduler sees the bus of the whole node, and the devices that it was given."""
     shown = [{"driver": "nvidia", "pci": f"0000:{place:02x}:00.0", "where": "PCI"} for place in range(8)]
-    trouble = Discovery(tuple(gpus(4)), shown=shown, part=part).unreachable("nvidia")
+    trouble = Discovery(tuple(gpus(4)), unclaimed=shown, part=part).unreachable("nvidia")
     assert (trouble.kind if trouble else None) == kind
 
 
 def test_devices_that_an_earlier_record_holds_are_missing(tmp_path: Path) -> None:
-    terms = Wanted("h100-sxm").settled(H100, gpus(2))
+    terms = TermOptions("h100-sxm").terms_for(H100, gpus(2))
     assert terms.doubt
     run: Any = {"started": "2026-11-01", "host": node_name(), "platform": "hgx8"}
     (tmp_path / "before").mkdir()
     write(Run(info=run, sku={"name": "h100-sxm"}, devices=gpus(8), state="finished"), tmp_path / "before")
     before = earlier_records.read(tmp_path / "now", None).newest_of(node_name())
-    here = remembered(Found(Discovery(tuple(gpus(2))), terms, gpus(2)), before)
+    here = expect_earlier_devices(Target(Discovery(tuple(gpus(2))), terms, gpus(2)), before)
     assert "holds 8 devices" in here.discovery.expected_by
     (count,) = facts("inventory.count", here.discovery, H100)
     assert judge([count], here.terms.limits["inventory.count"]).status is Status.FAIL
@@ -101,7 +101,7 @@ DISPLAY = Device("GPU-d", 9, "nvidia", "NVIDIA T400 4GB", 4 * GIB, pci_id="10de:
 def test_a_display_adapter_beside_accelerators_is_left_out() -> None:
     node = [*gpus(8), DISPLAY]
     assert sku_of(node) == H100
-    assert Wanted("h100-sxm").settled(H100, node).devices == tuple(gpus(8))
+    assert TermOptions("h100-sxm").terms_for(H100, node).devices == tuple(gpus(8))
     (count,) = facts("inventory.count", Discovery(tuple(node)), H100)
     assert count.value == 8
     assert {each.value for each in facts("inventory.sku", Discovery(tuple(node)), H100)} == {"h100-sxm"}
@@ -131,8 +131,8 @@ def test_the_platform_of_a_guest_is_refused_for_whole_devices() -> None:
     whole = gpus(8, driver="amd", model="AMD Instinct MI300X", pci_id="1002:74a1", memory_bytes=191 * GIB)
     for name in ("vm-passthrough", "vm-slice8"):
         with pytest.raises(Refused, match="gpu0 is a whole device"):
-            Wanted("mi300x", name).settled(MI300X, whole)
-        assert Wanted("mi300x", name).settled(MI300X, functions(8)).platform.virtual
+            TermOptions("mi300x", name).terms_for(MI300X, whole)
+        assert TermOptions("mi300x", name).terms_for(MI300X, functions(8)).platform.virtual
 
 
 def test_no_two_products_share_id_units_and_memory() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_accel.run.phases import Timeline, around, around_silence
+from pytest_accel.run.phases import Timeline, around_silence, seconds_by_phase
 
 
 class Clock:
@@ -17,9 +17,9 @@ def test_every_moment_counts_once() -> None:
     clock = Clock()
     line = Timeline(clock)
     clock.time += 1
-    with line.on("measuring"):
+    with line.phase("measuring"):
         clock.time += 10
-        with line.on("waiting"):
+        with line.phase("waiting"):
             clock.time += 2
         clock.time += 3
     clock.time += 4
@@ -37,7 +37,7 @@ def test_what_breaks_is_counted_where_it_broke() -> None:
     line = Timeline(clock)
 
     def start() -> None:
-        with line.on("starting"):
+        with line.phase("starting"):
             clock.time += 5
             raise KeyboardInterrupt
 
@@ -51,11 +51,11 @@ def test_a_call_is_split_by_its_pace() -> None:
     """Two pairs of devices in one call: each is prepared, sized, warmed up and measured; after the last come checks."""
     pace = [(1.5, "working"), (2.0, "ready"), (2.5, "warm"), (3.0, "block"), (3.5, "block")]
     pace += [(5.5, "working"), (6.0, "ready"), (6.5, "block")]
-    parts = around(0.0, 8.0, pace)
+    parts = seconds_by_phase(0.0, 8.0, pace)
     assert parts == {"preparing": 3.5, "warm_up": 1.5, "measuring": 1.5, "checks": 1.5}
     clock = Clock()
     line = Timeline(clock)
-    with line.on("measuring"):
+    with line.phase("measuring"):
         clock.time += 8
     line.account("peer_copy.one_way", parts)
     assert line.seconds()["measuring"] == 1.5
@@ -67,12 +67,12 @@ def test_a_call_is_split_by_its_pace() -> None:
 def test_the_silence_of_a_worker_that_hangs_is_no_warm_up() -> None:
     """The others wait for it, so that their next block comes a minute late."""
     pace = [(1.0, "working"), (2.0, "ready"), (63.0, "warm"), (64.0, "block")]
-    assert around(0.0, 64.5, pace)["warm_up"] == 62.0
+    assert seconds_by_phase(0.0, 64.5, pace)["warm_up"] == 62.0
     parts = around_silence(0.0, 64.5, pace, (2.0, 62.0))
     assert parts == {"preparing": 1.0, "warm_up": 2.0, "measuring": 1.0, "checks": 0.5, "silent": 60.0}
 
 
 def test_a_call_that_sizes_no_blocks_or_has_none() -> None:
-    parts = around(0.0, 5.0, [(1.0, "ready"), (2.0, "block"), (4.0, "block")])
+    parts = seconds_by_phase(0.0, 5.0, [(1.0, "ready"), (2.0, "block"), (4.0, "block")])
     assert parts == {"preparing": 1.0, "warm_up": 0.0, "measuring": 3.0, "checks": 1.0}
-    assert around(1.0, 4.0, []) == around(1.0, 4.0, [(3.0, "ready")]) == {"preparing": 3.0}
+    assert seconds_by_phase(1.0, 4.0, []) == seconds_by_phase(1.0, 4.0, [(3.0, "ready")]) == {"preparing": 3.0}

@@ -35,7 +35,7 @@ def test_a_worker_sees_no_neighbour_that_is_lost(monkeypatch: pytest.MonkeyPatch
     pool = WorkerPool(SensorClient(60.0))
     devices = node("amd")
     pool.hold(devices)
-    monkeypatch.setattr(pool.sensor.counters, "lost", lambda uuid: "fell off" if uuid == "amd-1" else None)
+    monkeypatch.setattr(pool.sensor.counters, "loss", lambda uuid: "fell off" if uuid == "amd-1" else None)
     assert [device.name for device in pool._sees((devices[2],))] == ["gpu0", "gpu2", "gpu3"]
 
 

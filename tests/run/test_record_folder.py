@@ -94,7 +94,7 @@ def test_a_record_that_cannot_be_written_to_its_place_goes_elsewhere(
     assert folder.file
     assert folder.file.parent.name.startswith("accel-record-")
     assert host_in(folder.file.parent) == "two"
-    assert (folder.lost, folder.instead_of) == (None, f"{tmp_path / 'out'} could not be written: Not a directory")
+    assert (folder.loss, folder.instead_of) == (None, f"{tmp_path / 'out'} could not be written: Not a directory")
     (tmp_path / "out").unlink()
     (tmp_path / "gone").rename(tmp_path / "out")
     folder.save(Run(info={"host": "three"}))
@@ -107,8 +107,8 @@ def test_a_record_that_can_be_written_nowhere_is_lost(tmp_path: Path, monkeypatc
     folder = created(tmp_path / "out")
     (tmp_path / "out").rename(tmp_path / "gone")
     folder.save(Run(info={}))
-    assert folder.lost == "No such file or directory"
-    (line,) = record_lines(folder.file, folder.instead_of, lost=bool(folder.lost))
+    assert folder.loss == "No such file or directory"
+    (line,) = record_lines(folder.file, folder.instead_of, lost=bool(folder.loss))
     assert line[0] == (
         f"record: lost ({tmp_path / 'out'} could not be written: No such file or directory); "
         f"{tmp_path / 'out' / FILE} ends before the run did"

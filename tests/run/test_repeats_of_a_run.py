@@ -56,7 +56,7 @@ def test_slow_products_leave_a_slow_link_the_time_for_its_repeat(level: str, tmp
     node = tmp_path / "node.yaml"
     node.write_text(f"sku: ./linked.yaml\nplatform: hgx8\nfaults: {faults}\n")
     here = in_process.opened(node, tmp_path / "out", level)
-    uuids = [device.uuid for device in here.found.devices]
+    uuids = [device.uuid for device in here.target.devices]
     for dtype in PRODUCTS:
         here.check(probes.matmul, {"dtype": dtype}, uuids[2])
     linked = [here.check(probes.peer_copy, {"direction": "one_way"}, uuid)[0].status for uuid in uuids]

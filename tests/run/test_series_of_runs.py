@@ -57,12 +57,12 @@ class Node:
 
     def _run(self, output: Path, before: str, seconds: float | None) -> int:
         del seconds
-        here = Session.open(self.options(output=output, follows=before), Here())
+        here = Session.open(self.options(output=output, previous_record=before), Here())
         here.begin()
         for probe, given in ((probes.stream, {"op": "copy_kernel"}), (probes.matmul, {"dtype": "bf16"})):
-            for device in here.found.devices:
+            for device in here.target.devices:
                 here.check(probe, given, device.uuid)
-        for device in here.found.devices:
+        for device in here.target.devices:
             here.check(probes.counters, {"fact": "pcie_replays"}, device.uuid)
         return self.ends(here)
 
@@ -227,9 +227,9 @@ def test_an_xid_that_the_kernel_logged_between_two_runs_is_in_the_next(
     heard = list[ErrorReport]()
 
     def ended(here: Session) -> int:
-        heard.extend(here.pool.sensor.reports.heard)
+        heard.extend(here.pool.sensor.reports.reports)
         here.pool.sensor.reports.hearing(SOURCE, None)  # no thread follows the log here
-        here.check(probes.counters, {"fact": "xid_hardware"}, here.found.devices[0].uuid)
+        here.check(probes.counters, {"fact": "xid_hardware"}, here.target.devices[0].uuid)
         return node.finished(here)
 
     monkeypatch.setattr(CalledSensor, "send", send)

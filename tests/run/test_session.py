@@ -70,11 +70,11 @@ def here(fast: None, tmp_path: Path) -> Iterator[Callable[..., Session]]:
 def test_a_counter_that_a_later_probe_raised_is_judged_anew(here: Callable[..., Session], *, asked_again: bool) -> None:
     """Also where no test asks for it after that probe."""
     run = here("ecc-counted, device: 1, at: matmul")
-    run.check(probes.stream, {"op": "triad"}, run.found.devices[0].uuid)
-    (early,) = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.found.devices[1].uuid)
-    run.check(probes.matmul, {"dtype": "fp8"}, run.found.devices[0].uuid)
+    run.check(probes.stream, {"op": "triad"}, run.target.devices[0].uuid)
+    (early,) = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.target.devices[1].uuid)
+    run.check(probes.matmul, {"dtype": "fp8"}, run.target.devices[0].uuid)
     if asked_again:
-        (late,) = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.found.devices[1].uuid)
+        (late,) = run.check(probes.counters, {"fact": "ecc_uncorrectable"}, run.target.devices[1].uuid)
         assert late.status is Status.FAIL
     closing = run.finish()
     (kept,) = [verdict for verdict in run.ledger.verdicts if verdict.metric == early.metric]
@@ -88,7 +88,7 @@ def test_a_marker_in_another_unit_hides_no_limit_that_fails(here: Callable[..., 
     run = here("slow-memory, device: 1, by: 0.3")
     marker = Limit("", "TFLOPS", floor=1.0, declared_by=DeclaredBy.MARKER, test="test_a.py::test_b")
     with pytest.raises(TypeError, match=r"the limit is in TFLOPS, but the measurement is in GB/s; state the limit of"):
-        run.check(probes.stream, {"op": "triad"}, run.found.devices[1].uuid, [marker])
+        run.check(probes.stream, {"op": "triad"}, run.target.devices[1].uuid, [marker])
     assert [verdict.status for verdict in run.ledger.verdicts] == [Status.FAIL, Status.UNMEASURED], "none is lost"
     assert run.finish().exit == 1
 
@@ -98,9 +98,9 @@ def test_a_counter_that_was_asked_for_before_any_probe_is_judged_by_its_last_rea
 ) -> None:
     """The reading before the first probe says nothing, and is no attempt that a later one repeats."""
     run = here()
-    asked = ({"fact": "ecc_uncorrectable"}, run.found.devices[1].uuid)
+    asked = ({"fact": "ecc_uncorrectable"}, run.target.devices[1].uuid)
     (early,) = run.check(probes.counters, *asked)
-    run.check(probes.stream, {"op": "triad"}, run.found.devices[0].uuid)
+    run.check(probes.stream, {"op": "triad"}, run.target.devices[0].uuid)
     (late,) = run.check(probes.counters, *asked)
     assert (early.status, late.status, sentence_of(late)) == (Status.UNMEASURED, Status.PASS, "0")
     run.finish()
@@ -110,15 +110,15 @@ def test_a_counter_that_was_asked_for_before_any_probe_is_judged_by_its_last_rea
 def test_what_was_measured_counts_although_the_time_was_over_before_its_test(here: Callable[..., Session]) -> None:
     """The first test of a probe measures all devices; the time limit may come before those of the others."""
     run = here("slow-memory, device: 1, by: 0.3")
-    run.check(probes.stream, {"op": "triad"}, run.found.devices[0].uuid)
+    run.check(probes.stream, {"op": "triad"}, run.target.devices[0].uuid)
     run.deadline.limit = 900.0
-    run.rule_out("time", run.deadline.ended)
+    run.rule_out("time", run.deadline.end_sentence)
     closing = run.finish()
     assert closing.result is Result.REJECTED
     (short,) = [verdict for verdict in run.ledger.verdicts if verdict.rejects and verdict.metric == "stream.triad"]
-    assert short.subject == run.found.devices[1].uuid
+    assert short.subject == run.target.devices[1].uuid
     unreached = {sentence_of(verdict) for verdict in run.ledger.verdicts if verdict.metric == "matmul.bf16"}
-    assert unreached == {run.deadline.unreached}
+    assert unreached == {run.deadline.unreached_sentence}
     assert in_process.objections(run) == ()
 
 
@@ -135,7 +135,7 @@ def excusing(device: Compute) -> ProbeResult:
 def test_a_probe_of_the_users_own_excuses_nothing(here: Callable[..., Session]) -> None:
     run = here()
     floor = Limit("excusing", "GB/s", floor=100.0, declared_by=DeclaredBy.MARKER)
-    (verdict,) = run.check(excusing, {}, run.found.devices[0].uuid, [floor])
+    (verdict,) = run.check(excusing, {}, run.target.devices[0].uuid, [floor])
     assert (verdict.status, verdict.reasons) == (Status.FAIL, (Compared("floor"),))
 
 
@@ -204,7 +204,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 def judged(run: Session, probe: Callable[..., object], **given: object) -> list[str]:
     """The status of every device."""
-    return [run.check(probe, given, device.uuid)[0].status.value for device in run.found.devices]
+    return [run.check(probe, given, device.uuid)[0].status.value for device in run.target.devices]
 
 
 def test_a_counter_that_one_device_alone_has_not_is_unmeasured(
@@ -272,7 +272,7 @@ def test_a_process_that_breaks_before_its_first_pair_is_laid_to_nobody() -> None
 def test_a_limit_that_holds_where_supported_needs_its_time_too(here: Callable[..., Session]) -> None:
     """That a level leaves no time for it does not say that the device lacks it."""
     run = here(platform="hurried")
-    (verdict,) = run.check(probes.matmul_best, {"dtype": "bf16"}, run.found.devices[0].uuid)
+    (verdict,) = run.check(probes.matmul_best, {"dtype": "bf16"}, run.target.devices[0].uuid)
     remedy = "level quick has no time budget for this probe; use --accel-level=long"
     assert (verdict.status.value, sentence_of(verdict)) == ("UNMEASURED", remedy)
 
@@ -299,7 +299,7 @@ def test_telemetry_that_was_not_kept_is_no_evidence(here: Callable[..., Session]
     run = here()
     run.pool.sensor.telemetry.close()
     run.pool.sensor.telemetry.write_to(Path("/dev/full"))
-    run.pool.sensor.telemetry.hear({"uuid": run.found.devices[0].uuid, "at": 1.0})
+    run.pool.sensor.telemetry.hear({"uuid": run.target.devices[0].uuid, "at": 1.0})
     run.finish()
     assert run.ledger.record.circumstances
     assert run.ledger.record.circumstances.record_problem == "/dev/full: No space left on device"

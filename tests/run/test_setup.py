@@ -13,22 +13,22 @@ from pytest_accel.core.measurement import NODE
 from pytest_accel.core.sku_types import Limit
 from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.probes.collectives import OPERATIONS
-from pytest_accel.run.setup import Found
+from pytest_accel.run.setup import Target
 from pytest_accel.run.terms import Terms
 
 
 @pytest.fixture
-def setup() -> Callable[..., Found]:
+def setup() -> Callable[..., Target]:
     """A setup for a shipped SKU on one of its platforms, without a look at this machine."""
 
-    def made(sku: str, platform: str, level: str) -> Found:
+    def made(sku: str, platform: str, level: str) -> Target:
         judged = shipped.load(sku)
-        return Found(Discovery(), Terms(judged, judged.platforms[platform], level), ())
+        return Target(Discovery(), Terms(judged, judged.platforms[platform], level), ())
 
     return made
 
 
-def test_an_all_reduce_is_measured_at_every_size_that_has_a_limit(setup: Callable[..., Found]) -> None:
+def test_an_all_reduce_is_measured_at_every_size_that_has_a_limit(setup: Callable[..., Target]) -> None:
     """Whatever the file limits, beside the size of the packaged suite; at level quick there is time for that alone."""
     standard = setup("h200-sxm", "hgx8", "standard")
     limited = {metric.partition("@")[2] for metric in standard.terms.limits if metric.startswith("all_reduce.busbw@")}
@@ -40,7 +40,7 @@ def test_an_all_reduce_is_measured_at_every_size_that_has_a_limit(setup: Callabl
 
 
 def test_every_operation_is_measured_at_the_size_of_the_suite_and_where_it_has_a_limit(
-    setup: Callable[..., Found],
+    setup: Callable[..., Target],
 ) -> None:
     here = setup("h200-sxm", "hgx8", "standard")
     platform = here.terms.platform
@@ -51,15 +51,15 @@ def test_every_operation_is_measured_at_the_size_of_the_suite_and_where_it_has_a
     assert found == [*((each, "1GiB") for each in OPERATIONS[1:]), ("all_to_all", "8GiB")]
 
 
-def sizes(setup: Found) -> list[str]:
+def sizes(setup: Target) -> list[str]:
     return [size for operation, size in setup.collectives() if operation == "all_reduce"]
 
 
-def test_the_size_of_the_packaged_all_reduce_is_that_of_the_sku(setup: Callable[..., Found]) -> None:
+def test_the_size_of_the_packaged_all_reduce_is_that_of_the_sku(setup: Callable[..., Target]) -> None:
     assert dict(setup("cpu", "host", "standard").collectives()) == dict.fromkeys(OPERATIONS, "16MiB")
 
 
-def test_a_fact_of_the_host_has_a_test_where_a_file_limits_it(setup: Callable[..., Found]) -> None:
+def test_a_fact_of_the_host_has_a_test_where_a_file_limits_it(setup: Callable[..., Target]) -> None:
     here = setup("h100-sxm", "hgx8", "standard")
     assert "numa_balancing" in here.limited_facts("host")
     assert "smt" not in here.limited_facts("host")

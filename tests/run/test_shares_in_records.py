@@ -26,7 +26,7 @@ def here(fast: None, tmp_path: Path) -> Iterator[Session]:
 
 def measured(run: Session, probe: Any, metric: str, seconds: float, **conditions: str) -> Measurement:
     run.measuring.budget = lambda probe, metric: seconds  # type: ignore[method-assign]
-    run.check(probe, conditions, run.found.devices[0].uuid)
+    run.check(probe, conditions, run.target.devices[0].uuid)
     return next(each for each in reversed(run.ledger.record.measurements) if each.metric == metric)
 
 
@@ -49,4 +49,4 @@ def test_a_copy_beside_all_others_is_a_share_of_the_same_alone(here: Session) ->
 def test_a_long_soak_at_the_power_limit_proves_something(here: Session) -> None:
     rate = measured(here, probes.soak, "soak.rate", 90.0)
     assert isinstance(rate.value, float)
-    assert not rate.noted("unproven")
+    assert not rate.note("unproven")

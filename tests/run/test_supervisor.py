@@ -33,7 +33,7 @@ from pytest_accel.run.processes.sensor_client import SensorClient
 from pytest_accel.run.processes.supervisor import Child, WorkerCall, conduct, listen
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.progress import Progress
-from pytest_accel.run.setup import discovered
+from pytest_accel.run.setup import discovery_of
 
 TABLES = data_files.tables("run/supervisor")
 
@@ -110,8 +110,8 @@ def test_death_is_told_after_the_last_words(start: Start, end: str, reason: str)
 
     assert [each["event"] for each in heard] == ["words", "died"]
     assert heard[1]["trouble"].reason == reason
-    assert child.ended == reason
-    assert not child.left_behind
+    assert child.ending == reason
+    assert not child.unkillable
 
 
 @pytest.mark.parametrize("place", ["VMSTAT", "CGROUP"])
@@ -174,7 +174,7 @@ def test_a_trouble_of_no_known_kind_rejects_no_device(start: Start, kind: str) -
 def test_a_problem_of_no_known_kind_rejects_no_driver() -> None:
     for kind in ({}, {"kind": "broken"}):
         answer = {"event": "devices", "problems": [{"driver": "nvidia", "reason": "it failed", "shown": [], **kind}]}
-        trouble = discovered(answer, "nvidia").unreachable("nvidia")
+        trouble = discovery_of(answer, "nvidia").unreachable("nvidia")
         assert trouble
         assert trouble.kind == "need"
         assert "the sensor reported a trouble of no known kind" in trouble.reason
@@ -366,10 +366,10 @@ def test_rank_that_hangs(start: Start, ranks: tuple[str, ...], blamed: list[int]
     assert [place for place, each in enumerate(troubles) if each.event == "hung"] == blamed
     if len(blamed) == 1:
         others = [each for place, each in enumerate(troubles) if place not in blamed]
-        assert all(each.stopped and each.kind == "need" for each in others)
+        assert all(each.secondary and each.kind == "need" for each in others)
         assert all(each.reason == f"stopped because gpu{blamed[0]} failed" for each in others)
     else:
-        assert all(each.shared for each in troubles)
+        assert all(each.culprit_unknown for each in troubles)
         assert all(each.reason.endswith("is not known which of gpu0, gpu1, gpu2 hung") for each in troubles)
 
 
@@ -382,7 +382,7 @@ def test_rank_that_notices_a_death_is_not_blamed(start: Start) -> None:
     troubles = [call.trouble or NONE for call in calls]
 
     assert troubles[1] == CallTrouble("device", "it was killed by SIGSEGV", "crashed")
-    assert [trouble.stopped for trouble in troubles] == [True, False, True]
+    assert [trouble.secondary for trouble in troubles] == [True, False, True]
     assert troubles[0].reason == "stopped because gpu1 failed: connection closed by peer"
 
 
@@ -614,7 +614,7 @@ def test_sensor_that_dies_is_started_once_more(pool: WorkerPool, devices: list[D
         ask(pool, "adds", "together", devices[:1])
 
     assert pool.sensor.child
-    assert pool.sensor.child.ended == "it was killed by SIGKILL"
+    assert pool.sensor.child.ending == "it was killed by SIGKILL"
     why = "its process was killed by SIGKILL, which comes from outside and not from the device"
     assert pool.sensor.notes == [f"the sensor failed: {why}"]
     assert pool.sensor.not_idle() is None

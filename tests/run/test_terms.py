@@ -113,10 +113,10 @@ def test_a_server_full_of_cards_is_no_fault_and_no_acceptance() -> None:
 
 
 def test_a_device_that_is_chosen_twice_is_one() -> None:
-    assert len(terms.chosen([h100()], ["0", "gpu0"], "--accel-devices")) == 1
+    assert len(terms.select([h100()], ["0", "gpu0"], "--accel-devices")) == 1
 
 
 def test_a_slice_of_a_device_is_not_examined() -> None:
     with pytest.raises(Refused, match="MIG-1: MIG-1 is a slice of a device; slices are not accepted") as refused:
-        terms.chosen([h100()], ["MIG-1"], "MIG-1")
+        terms.select([h100()], ["MIG-1"], "MIG-1")
     assert "name whole devices" in str(refused.value)

@@ -47,7 +47,7 @@ def test_a_cluster_file(write: Callable[[str], str]) -> None:
     text = "leaf: 16\ndomain: 8\nseed: 5\nnoise: 0.01\ncongestion: 0\ngb_per_s: 12.5\ndevices: 4\n"
     text += "faults:\n  - {fault: slow-pair, nodes: [1, 2], by: 0.4}\n  - {fault: slow-node, node: 7}\n"
     found = load_cluster(write(HEAD + text))
-    assert (found.asked, found.platform.name, found.nodes, found.devices) == ("h100-sxm", "dgx", 64, 4)
+    assert (found.sku_option, found.platform.name, found.nodes, found.devices) == ("h100-sxm", "dgx", 64, 4)
     assert (found.leaf, found.domain, found.seed, found.noise, found.congestion) == (16, 8, 5, 0.01, 0)
     assert found.gb_per_s == 12.5
     pair, slow = found.faults

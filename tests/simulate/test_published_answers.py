@@ -17,7 +17,7 @@ from pytest_accel.drivers import registry
 from pytest_accel.judging.facts.inventory import Discovery, facts
 from pytest_accel.judging.verdicts.judge_attempts import judge
 from pytest_accel.run.simulation import model
-from pytest_accel.run.terms import Wanted
+from pytest_accel.run.terms import TermOptions
 from pytest_accel.simulate import management
 from pytest_accel.simulate.libraries import amdsmi, nvml, published
 from pytest_accel.simulate.model import Model
@@ -51,7 +51,7 @@ def discover(tmp_path: Path) -> Iterator[Discover]:
 
 def not_passed(sku: Sku, platform: Platform, devices: list[Device]) -> list[tuple[object, ...]]:
     """Return what of the facts of a node does not pass, with the value or the reason."""
-    terms = Wanted(sku.name, platform.name).settled(sku, devices)
+    terms = TermOptions(sku.name, platform.name).terms_for(sku, devices)
     found = Discovery(tuple(devices), expected_by="its name")
     return [
         (sku.name, platform.name, metric, one.trouble.reason if one.trouble else one.value)

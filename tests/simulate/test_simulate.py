@@ -409,8 +409,8 @@ def test_a_healthy_node_is_simulated_and_nothing_else(tmp_path: Path, write: Cal
     assert '<property name="accel.simulated" value="' in (tmp_path / "junit.xml").read_text(encoding="utf-8")
     uuid = done.record["devices"][0]["uuid"]
     rehearsal, earlier = (earlier_records.read(tmp_path / "next", rehearsal=each) for each in (True, False))
-    assert [entry["devices"] for entry in rehearsal.of([uuid])] == [[uuid]], "a rehearsal of the next one"
-    assert (earlier.of([uuid]), earlier.last_accelerators(done.record["info"]["host"])) == ([], None)
+    assert [entry["devices"] for entry in rehearsal.entries_of([uuid])] == [[uuid]], "a rehearsal of the next one"
+    assert (earlier.entries_of([uuid]), earlier.last_accelerators(done.record["info"]["host"])) == ([], None)
 
 
 @pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")

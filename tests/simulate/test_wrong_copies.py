@@ -23,7 +23,7 @@ def test_wrong_copies_fail_the_device_that_makes_them_alone(tmp_path: Path, how:
     )
     with in_process.fast():
         here = in_process.opened(tmp_path / "node.yaml", tmp_path / "out")
-        for device in here.found.devices:
+        for device in here.target.devices:
             here.check(probes.peer_copy_all, {"how": how}, device.uuid)
         failed = {here.ledger.names[each.subject] for each in here.ledger.verdicts if each.status is Status.FAIL}
     assert failed == {"gpu2"}

@@ -58,9 +58,9 @@ def test_a_shipped_file_overrides_nothing() -> None:
 @pytest.mark.parametrize("weaker", [{"levels": ("long",)}, {"warns": True}, {"if_supported": True}])
 def test_a_limit_of_ones_own_that_binds_less_counts_as_overridden(weaker: dict[str, Any]) -> None:
     own = Limit("health.nvlink_up", "count", equals=18, declared_by=DeclaredBy.OWN_FILE)
-    found = implied.joined(implied.limits(H100, HGX8), {own.metric: replace(own, **weaker)})
+    found = implied.merge(implied.limits(H100, HGX8), {own.metric: replace(own, **weaker)})
     assert found[own.metric].overridden
-    assert not implied.joined(implied.limits(H100, HGX8), {own.metric: own})[own.metric].overridden
+    assert not implied.merge(implied.limits(H100, HGX8), {own.metric: own})[own.metric].overridden
 
 
 def test_a_part_of_a_device_states_less_than_the_whole() -> None:

@@ -83,13 +83,13 @@ def test_devices_of_one_sku_are_one_product_whatever_they_call_themselves() -> N
 def test_where_no_device_is_found_none_is_listed() -> None:
     """The sentence ended with "there are" and nothing."""
     with pytest.raises(Refused) as refused:
-        terms.chosen([], ["9"], "--accel-devices")
+        terms.select([], ["9"], "--accel-devices")
     assert str(refused.value) == "--accel-devices: no device '9'; no device was found here at all"
 
 
 def test_an_unknown_name_gets_the_nearest_ones_and_not_all() -> None:
     with pytest.raises(Refused) as refused:
-        terms.Wanted("h100sxm").named()
+        terms.TermOptions("h100sxm").load_sku()
     assert str(refused.value) == (
         "--accel-sku: no SKU named 'h100sxm'; did you mean 'h100-sxm' or 'h800-sxm' or 'h200-sxm'? "
         "('pytest-accel sku list' shows all)"

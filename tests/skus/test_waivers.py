@@ -13,13 +13,13 @@ from support.data_files import content, tables
 from support.rows import each_row
 
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
-from pytest_accel.core.run import Against, Circumstances
+from pytest_accel.core.run import Circumstances, Objection
 from pytest_accel.core.sentences import sentence_of
 from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status, Verdict, Waiver
 from pytest_accel.core.yaml_nodes import BadFile
 from pytest_accel.judging.closing.line import close
-from pytest_accel.judging.verdicts.judge_attempts import judge, worst
+from pytest_accel.judging.verdicts.judge_attempts import judge, worse
 from pytest_accel.skus.waivers import NEVER, Waivers, load, used, waivable
 
 ROWS = tables("skus/waivers")
@@ -89,8 +89,8 @@ def test_a_failure_stands_over_a_waived_one() -> None:
     lost = judge([Measurement("host.memory", NODE, "GB", trouble=Trouble("device", "lost"))], LIMIT)
     waived = waivers().apply(BROKEN)
     good = replace(BROKEN, status=Status.PASS)
-    assert worst(lost, waived) == worst(waived, lost) == lost
-    assert worst(good, waived) == worst(waived, good) == waived
+    assert worse(lost, waived) == worse(waived, lost) == lost
+    assert worse(good, waived) == worse(waived, good) == waived
 
 
 # -- the closing line
@@ -110,7 +110,7 @@ def test_the_closing_line_counts_waivers_and_overridden_limits() -> None:
     assert closed(waived, again) == (f"ACCEPTED 8/8 devices (1 waiver: host.memory -75.0% {terms})", 0)
     both = f"2 waivers: host.memory -75.0% {terms}; a.b -75.0% by ops until 2026-12-31"
     assert closed(waived, again, other, overridden=3) == (f"ACCEPTED 8/8 devices ({both}; 3 limits overridden)", 0)
-    assert closed(waived, against=[Against("filter", "filtered by -k")])[0].startswith(
+    assert closed(waived, against=[Objection("filter", "filtered by -k")])[0].startswith(
         "HELD 0/1 limits (1 waiver: host.memory -75.0%"
     )
 

@@ -23,7 +23,7 @@ SKU = shipped.load("h100-sxm")
 
 def terms_of(made: Run) -> Terms:
     """The terms of an acceptance of a node."""
-    return Terms(SKU, SKU.platforms[made.info["platform"]], "standard", tuple(made.devices), named=True)
+    return Terms(SKU, SKU.platforms[made.info["platform"]], "standard", tuple(made.devices), sku_named=True)
 
 
 LIMITS = terms_of(record(0)).limits

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_accel.core.run import Against, Circumstances, Run
+from pytest_accel.core.run import Circumstances, Objection, Run
 from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status
 from pytest_accel.judging.verdicts.attempts import RunAttempts
@@ -47,7 +47,7 @@ def record(
         expected_devices=len(made.devices),
         sku="h100-sxm",
         level="standard",
-        against=[] if accepts else [Against("unasked", "drawn")],
+        against=[] if accepts else [Objection("unasked", "drawn")],
     )
     verdicts += known_good_nodes.not_applicable(made) if accepts else []
     software = kept.get("software", {**made.software, "torch": "2.13.0"})

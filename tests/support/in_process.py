@@ -100,7 +100,7 @@ class Called(Child):
 
     def __init__(self, name: str) -> None:
         self.name, self.log = name, Path(os.devnull)
-        self.ended = None
+        self.ending = None
         self.said = Kept()
         self._readable = os.eventfd(1)
 
@@ -117,10 +117,10 @@ class Called(Child):
         return [message for message in said if message]
 
     def kill(self, why: str = "", seconds: float = 0.0) -> str:
-        if self.ended is None:
-            self.ended = why
+        if self.ending is None:
+            self.ending = why
             os.close(self._readable)
-        return self.ended
+        return self.ending
 
 
 class CalledSensor(Called):
@@ -266,12 +266,12 @@ SOAK = (
 
 def required(here: Session, probe: str) -> list[str]:
     """The variants of a probe that the level requires a limit of."""
-    found = here.found.terms.required
+    found = here.target.terms.required
     return [variant for name, _, variant in (metric.partition(".") for metric in found) if name == probe]
 
 
 def limited(here: Session, probe: str) -> list[tuple[Any, str]]:
-    return [(getattr(probes, probe), fact) for fact in here.found.limited_facts(probe)]
+    return [(getattr(probes, probe), fact) for fact in here.target.limited_facts(probe)]
 
 
 def opened(node: Path, output: Path, level: str = "quick") -> Session:
@@ -296,7 +296,7 @@ def run(
     here = opened(node, output)
     if not whole:
         here.rule_out("filter", "without collectives and Xids")
-    subjects = [device.uuid for device in here.found.devices]
+    subjects = [device.uuid for device in here.target.devices]
     _look(here, subjects)
     for probe, given, metric in suite(here, EVERY if whole else measured):
         for subject in subjects:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
-from pytest_accel.core.details import Found, RoundKind
+from pytest_accel.core.details import NetworkOutcome, RoundKind
 from pytest_accel.core.network_run import GroupResult, NetworkNode, NetworkRun, PlannedRound, Report, Round
 from pytest_accel.core.sku_types import Sku
 from pytest_accel.judging.network.conclude import conclude
@@ -72,7 +72,7 @@ def transport(value: Callable[[RoundKind, Sequence[int]], float | list[Report]])
     return measured
 
 
-def found(network: NetworkRun, what: Found) -> set[int]:
+def found(network: NetworkRun, what: NetworkOutcome) -> set[int]:
     """The nodes of which this was concluded."""
     return {place for place, each in enumerate(network.conclusion.nodes) if each.found == what}
 

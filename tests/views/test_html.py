@@ -227,7 +227,7 @@ def test_the_page_has_the_comparison_of_the_verdict_on_two_numa_nodes() -> None:
     }
     found.measurements = list(copies.values())
     attempts = RunAttempts.of(found.measurements, found.devices)
-    found.verdicts = [attempts.verdict(place, COPIES) for place in attempts.measured]
+    found.verdicts = [attempts.verdict(place, COPIES) for place in attempts.by_key]
     short = found.verdicts[3]
     assert short.neighbours is not None
     assert (round(short.neighbours.lost, 3), short.neighbours.middle, short.neighbours.count) == (0.109, 55.0, 3)

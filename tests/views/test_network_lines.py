@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from support.data_files import tables
 
-from pytest_accel.core.details import Found
+from pytest_accel.core.details import NetworkOutcome
 from pytest_accel.core.network_run import Conclusion, NetworkNode, NetworkRun, NodeConclusion, NodePair, Round
 from pytest_accel.core.verdict import Closing, Result
 from pytest_accel.views.network_table import lines
@@ -14,7 +14,7 @@ ROWS = tables("views/network-lines")
 ENDING = Closing("REJECTED node3: slow with each of 5 partners; node4: data arrived changed", 1, Result.REJECTED)
 
 
-def network(found: Sequence[tuple[Found, NodeConclusion]] = (), **more: object) -> NetworkRun:
+def network(found: Sequence[tuple[NetworkOutcome, NodeConclusion]] = (), **more: object) -> NetworkRun:
     """Return a run of 64 nodes, of which the first are as given."""
     findings = [*(each for _, each in found), *[NodeConclusion("good", 45.0, 3)] * (64 - len(found))]
     nodes = [
@@ -26,7 +26,7 @@ def network(found: Sequence[tuple[Found, NodeConclusion]] = (), **more: object) 
     return NetworkRun(nodes, rounds, floor=35.0, conclusion=conclusion)
 
 
-def of(kind: Found, **more: object) -> tuple[Found, NodeConclusion]:
+def of(kind: NetworkOutcome, **more: object) -> tuple[NetworkOutcome, NodeConclusion]:
     return kind, NodeConclusion(kind, **more)  # type: ignore[arg-type]
 
 

@@ -15,13 +15,13 @@ from support.rows import each_row
 from pytest_accel import suite
 from pytest_accel.core.measurement import Device, Measurement, Names, Peak
 from pytest_accel.core.reasons import AllAlike, BehindNeighbours, Cause, Compared, Note
-from pytest_accel.core.run import Against
+from pytest_accel.core.run import Objection
 from pytest_accel.core.sku_types import Basis, Limit
 from pytest_accel.core.verdict import Closing, Comparison, Result, Status, Verdict
 from pytest_accel.judging.causes.findings import findings
 from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.judging.verdicts.judge_attempts import judge
-from pytest_accel.run.setup import Found
+from pytest_accel.run.setup import Target
 from pytest_accel.run.terms import Terms
 from pytest_accel.views import plan
 from pytest_accel.views.benchmark_replay import Replay, publish
@@ -367,7 +367,7 @@ def test_details_stand_below_the_closing_line_once_for_devices_that_fall_short_a
         for place in range(4)
     ]
     alike = [verdict.because(AllAlike(4)) for verdict in slow]
-    closing = Closing("REJECTED", 1, Result.REJECTED, named=tuple(slow))
+    closing = Closing("REJECTED", 1, Result.REJECTED, verdicts=tuple(slow))
     assert [text for text, _ in why_lines(closing, NAMES)] == [
         "why: gpu0 matmul.bf16: HW thermal 100%",
         "why: gpu1 matmul.bf16: HW thermal 100%",
@@ -375,7 +375,7 @@ def test_details_stand_below_the_closing_line_once_for_devices_that_fall_short_a
         "why: -v shows the other devices",
     ]
     assert len(why_lines(closing, NAMES, full=True)) == 4
-    told = why_lines(replace(closing, named=tuple(alike)), NAMES)
+    told = why_lines(replace(closing, verdicts=tuple(alike)), NAMES)
     assert told == [("why: gpu0 matmul.bf16: HW thermal 100%; all 4 devices alike", "")]
 
 
@@ -398,7 +398,7 @@ def packaged(test: str) -> Any:
 def planned(*tests: tuple[str, dict[str, Any]], devices: int = 8, platform: str = "hgx8") -> list[str]:
     sku = shipped.load("h100-sxm")
     gpus = [Device(uuid=f"GPU-{i}", index=i, driver="nvidia", model="H100") for i in range(devices)]
-    found = Found(Discovery(), Terms(sku, sku.platforms[platform], "quick"), gpus)
+    found = Target(Discovery(), Terms(sku, sku.platforms[platform], "quick"), gpus)
     items = [
         SimpleNamespace(fixturenames=["accel_check"], function=packaged(name), callspec=SimpleNamespace(params=params))
         for name, params in tests
@@ -427,13 +427,13 @@ def test_what_is_not_measured_takes_no_time() -> None:
     assert len(planned(("test_inventory_node", {"fact": "count"}))) == 1
     assert len(planned(("test_peer_copy", {"direction": "both"}), platform="single")) == 1
     own = SimpleNamespace(fixturenames=["tmp_path"])
-    assert len(plan.lines(Found(Discovery(), Terms(), ()), [own], [])) == 2, "tests of others"
+    assert len(plan.lines(Target(Discovery(), Terms(), ()), [own], [])) == 2, "tests of others"
 
 
 def test_a_plan_says_why_it_cannot_end_in_an_acceptance() -> None:
     sku = shipped.load("t4")
-    found = Found(Discovery(), Terms(sku, sku.platforms["pcie"], "quick"), ())
-    filtered = Against("filter", "filtered by -k")
+    found = Target(Discovery(), Terms(sku, sku.platforms["pcie"], "quick"), ())
+    filtered = Objection("filter", "filtered by -k")
     outcome, _ = plan.lines(found, [], [filtered])[-1]
     assert outcome.startswith("it cannot end in ACCEPTED: filtered by -k; platform pcie of t4 does not say how many")
 

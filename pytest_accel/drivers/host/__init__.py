@@ -72,9 +72,9 @@ def text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip("\0 \t\r\n")
     except (FileNotFoundError, NotADirectoryError):
-        raise Absent(f"there is no {shown(path)}") from None
+        raise Absent(f"there is no {unroot(path)}") from None
     except OSError as error:
-        raise HiddenFact(f"{shown(path)}: {error.strerror}") from None
+        raise HiddenFact(f"{unroot(path)}: {error.strerror}") from None
 
 
 def number(path: Path) -> int:
@@ -83,7 +83,7 @@ def number(path: Path) -> int:
     try:
         return int(content.split()[0], 0)
     except (IndexError, ValueError):
-        raise HiddenFact(f"{shown(path)}: {content[:40]!r} is not a number") from None
+        raise HiddenFact(f"{unroot(path)}: {content[:40]!r} is not a number") from None
 
 
 def matched(path: Path, pattern: str, lacks: str) -> re.Match[str]:
@@ -94,7 +94,7 @@ def matched(path: Path, pattern: str, lacks: str) -> re.Match[str]:
     content = text(path)
     if match := re.search(pattern, content, re.MULTILINE):
         return match
-    raise HiddenFact(shown(path) + lacks.format(content[:40]))
+    raise HiddenFact(unroot(path) + lacks.format(content[:40]))
 
 
 def maybe(path: Path) -> str:
@@ -105,7 +105,7 @@ def maybe(path: Path) -> str:
         return ""
 
 
-def told(path: Path) -> str:
+def peek(path: Path) -> str:
     """Return the text of a file, empty if there is none or this user cannot read it."""
     try:
         return text(path)
@@ -113,7 +113,7 @@ def told(path: Path) -> str:
         return ""
 
 
-def shown(path: Path) -> str:
+def unroot(path: Path) -> str:
     """Return the path as it is on a machine, without the root folder that it was read under."""
     parts = path.parts
     starts = [parts.index(top) for top in ("proc", "sys", "dev", "run") if top in parts]
@@ -125,12 +125,12 @@ def some(items: list[str], limit: int = 4) -> str:
     return ", ".join(items[:limit]) + (f" and {len(items) - limit} more" if len(items) > limit else "")
 
 
-def counted(counts: Mapping[str, int]) -> HostAnswer:
+def sum_of(counts: Mapping[str, int]) -> HostAnswer:
     """Return the sum of several counters, with the part that has the highest."""
     return _counts(counts, sum(counts.values()))
 
 
-def most(counts: Mapping[str, int]) -> HostAnswer:
+def top(counts: Mapping[str, int]) -> HostAnswer:
     """Return the highest of several counters, with the part that has it."""
     return _counts(counts, max(counts.values()))
 

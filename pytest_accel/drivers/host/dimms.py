@@ -7,7 +7,7 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from pytest_accel.drivers.host import HiddenFact, HostAnswer, counted, fact, number, shown, some
+from pytest_accel.drivers.host import HiddenFact, HostAnswer, fact, number, some, sum_of, unroot
 
 _HOST = "the host sees them"
 
@@ -17,8 +17,8 @@ def _edac(root: Path, counter: str) -> HostAnswer:
     folder = root / "sys/devices/system/edac/mc"
     controllers = sorted(folder.glob("mc[0-9]*"))
     if not controllers:
-        raise HiddenFact(f"{shown(folder)} shows no memory controller: its EDAC driver is not loaded")
-    return counted({controller.name: number(controller / counter) for controller in controllers})
+        raise HiddenFact(f"{unroot(folder)} shows no memory controller: its EDAC driver is not loaded")
+    return sum_of({controller.name: number(controller / counter) for controller in controllers})
 
 
 fact(name="ecc_corrected", machine=_HOST)(partial(_edac, counter="ce_count"))
@@ -38,7 +38,7 @@ def dimms(root: Path) -> str:
     folder = root / "sys/firmware/dmi/entries"
     slots = sorted(folder.glob("17-*"))
     if not slots:
-        raise HiddenFact(f"{shown(folder)} shows no memory module")
+        raise HiddenFact(f"{unroot(folder)} shows no memory module")
     modules = Counter(filter(None, map(_module, slots)))
     return some([f"{count} x {module}" for module, count in sorted(modules.items())]) or "all slots are empty"
 
@@ -48,9 +48,9 @@ def _module(slot: Path) -> str:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise HiddenFact(f"{shown(path)}: {error.strerror}") from None
+        raise HiddenFact(f"{unroot(path)}: {error.strerror}") from None
     if len(raw) < 0x17:
-        raise HiddenFact(f"{shown(path)}: {len(raw)} bytes are too few for a memory module")
+        raise HiddenFact(f"{unroot(path)}: {len(raw)} bytes are too few for a memory module")
     (size,) = struct.unpack_from("<H", raw, 0x0C)
     if size in (0, 0xFFFF):
         return ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_accel.drivers import registry
-from pytest_accel.drivers.host import told
+from pytest_accel.drivers.host import peek
 from pytest_accel.drivers.host.host_environment import host_environment
 from pytest_accel.drivers.interface import Hint
 from pytest_accel.drivers.vendor import Vendor
@@ -35,7 +35,7 @@ def on_bus(root: Path, vendors: Iterable[Vendor] | None = None) -> list[Hint]:
     vendor_list = list(registry.registered().vendors.values() if vendors is None else vendors)
     entries = []
     for function in sorted((root / "sys/bus/pci/devices").glob("*")):
-        maker, kind = told(function / "vendor"), told(function / "class")[:6]
+        maker, kind = peek(function / "vendor"), peek(function / "class")[:6]
         if (function / "driver").resolve().name in FOR_GUESTS:
             continue  # kept for a virtual machine: no library of the host can reach it
         makers = [vendor for vendor in vendor_list if vendor.pci_vendor == maker and kind in vendor.pci_classes]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_accel.core.node_name import other_name
-from pytest_accel.drivers.host import HiddenFact, fact, text, told
+from pytest_accel.drivers.host import HiddenFact, fact, peek, text
 
 _CONTAINERS = re.compile(r"docker|kubepods|containerd|libpod|lxc|garden|crio")
 _PRODUCTS = {
@@ -49,7 +49,7 @@ def pseudonym() -> str:
     It differs between the nodes that a launcher distinguishes although they are one machine.
     """
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id", "/proc/sys/kernel/hostname"):
-        if name := told(Path(path)):
+        if name := peek(Path(path)):
             return hashlib.sha256(f"{name}{other_name()}".encode()).hexdigest()[:12]
     return "unknown"
 
@@ -59,8 +59,8 @@ def _container(root: Path) -> str:
         return "docker"
     if (root / "run/.containerenv").exists():
         return "podman"
-    kind = told(root / "run/systemd/container")
-    match = _CONTAINERS.search(told(root / "proc/1/cgroup"))
+    kind = peek(root / "run/systemd/container")
+    match = _CONTAINERS.search(peek(root / "proc/1/cgroup"))
     return kind or (match.group() if match else "")
 
 
@@ -69,10 +69,10 @@ def _machine(root: Path) -> str:
 
     The firmware's tables and the kernel name it; on x86 the processor has a flag for it too.
     """
-    tables = f"{told(root / 'sys/class/dmi/id/sys_vendor')} {told(root / 'sys/class/dmi/id/product_name')}"
+    tables = f"{peek(root / 'sys/class/dmi/id/sys_vendor')} {peek(root / 'sys/class/dmi/id/product_name')}"
     product = next((kind for word, kind in _PRODUCTS.items() if word in tables), "")
-    kernel = told(root / "sys/hypervisor/type") or told(root / "proc/device-tree/hypervisor/compatible")
-    flags = re.search(r"^flags\s*:.*\bhypervisor\b", told(root / "proc/cpuinfo"), re.MULTILINE)
+    kernel = peek(root / "sys/hypervisor/type") or peek(root / "proc/device-tree/hypervisor/compatible")
+    flags = re.search(r"^flags\s*:.*\bhypervisor\b", peek(root / "proc/cpuinfo"), re.MULTILINE)
     return product or kernel or ("unknown hypervisor" if flags else "")
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from pytest_accel.drivers.host import Absent, HiddenFact, HostAnswer, fact, matched, maybe, most, number, some, text
+from pytest_accel.drivers.host import Absent, HiddenFact, HostAnswer, fact, matched, maybe, number, some, text, top
 from pytest_accel.drivers.host.hints import on_bus
 from pytest_accel.drivers.host.host_environment import host_environment
 from pytest_accel.drivers.host.pci_tree import SWITCHED, accelerators, distance
@@ -108,10 +108,8 @@ def nic_rate(root: Path) -> HostAnswer:
 
     It is read from texts such as "400 Gb/sec (4X NDR)".
     """
-    rates = {}
-    for name, port in ports(root).items():
-        if text(port / "state").endswith("ACTIVE"):
-            rates[name] = _gb_per_s(port)
+    active_ports = {name: port for name, port in ports(root).items() if text(port / "state").endswith("ACTIVE")}
+    rates = {name: _gb_per_s(port) for name, port in active_ports.items()}
     if not rates:
         raise HiddenFact("no RDMA port is active")
     slowest = min(rates, key=lambda name: rates[name])
@@ -143,7 +141,7 @@ def nic_firmware(root: Path) -> str:
 @fact(container=_OWN, machine=_HANDED)
 def nic_link_downed(root: Path) -> HostAnswer:
     """Return the number of times that the worst port lost its link."""
-    return most({name: number(port / "counters/link_downed") for name, port in ports(root).items()})
+    return top({name: number(port / "counters/link_downed") for name, port in ports(root).items()})
 
 
 def _port_counters(root: Path, counters: Sequence[str]) -> HostAnswer:
@@ -155,7 +153,7 @@ def _port_counters(root: Path, counters: Sequence[str]) -> HostAnswer:
             counts[name] = sum(map(number, files))
     if not counts:
         raise Absent("no RDMA port counts errors")
-    return most(counts)
+    return top(counts)
 
 
 fact(name="nic_link_recovery", container=_OWN, machine=_HANDED)(partial(_port_counters, counters=RECOVERIES))
@@ -177,7 +175,7 @@ def _carrier_lost(root: Path, *, rdma: bool) -> HostAnswer:
             counts[interface.name] = number(path)
     if not counts:
         raise Absent(f"no Ethernet interface {'of an RDMA NIC ' if rdma else ''}counts how often its link was lost")
-    return most(counts)
+    return top(counts)
 
 
 fact(name="nic_carrier_lost", container=_ITS, machine=_HANDED)(partial(_carrier_lost, rdma=True))

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from pytest_accel.core.details import HostDetails
-from pytest_accel.drivers.host import Absent, HiddenFact, HostAnswer, counted, fact, matched, maybe, number, shown, some
+from pytest_accel.drivers.host import Absent, HiddenFact, HostAnswer, fact, matched, maybe, number, some, sum_of, unroot
 from pytest_accel.drivers.host.hints import on_bus
 from pytest_accel.drivers.host.host_environment import host_environment
 from pytest_accel.drivers.host.system import listed, usable_cpus
@@ -67,9 +67,9 @@ def _acs_control(bridge: Path) -> int:
     try:
         space = path.read_bytes()
     except OSError as error:
-        raise HiddenFact(f"{shown(path)}: {error.strerror}") from None
+        raise HiddenFact(f"{unroot(path)}: {error.strerror}") from None
     if len(space) < _EXTENDED:
-        raise HiddenFact(f"{shown(path)}: only {len(space)} of 4096 bytes can be read")
+        raise HiddenFact(f"{unroot(path)}: only {len(space)} of 4096 bytes can be read")
     offset = _EXTENDED
     visited: set[int] = set()
     while _EXTENDED <= offset <= len(space) - 8 and offset not in visited:
@@ -93,11 +93,11 @@ def iommu(root: Path) -> HostAnswer:
     kinds = {maybe(group / "type") for group in folders or sorted(groups.glob("*"))} - {""}
     details: HostDetails = {"units": [unit.name for unit in units], "domains": sorted(kinds)}
     if not kinds and not units and not groups.is_dir():
-        raise Absent(f"there is no {shown(groups)}")
+        raise Absent(f"there is no {unroot(groups)}")
     if not kinds and host_environment(root).machine:
         raise HiddenFact("a guest cannot see the IOMMU of its host")
     if not kinds and list(groups.glob("*")):
-        raise HiddenFact(f"{shown(groups)} has no types: this kernel is older than 5.11")
+        raise HiddenFact(f"{unroot(groups)} has no types: this kernel is older than 5.11")
     if not kinds:
         return HostAnswer("off" if not units else "on", details=details)
     return HostAnswer("passthrough" if kinds == {"identity"} else "translated", details=details)
@@ -137,7 +137,7 @@ def _aer(root: Path, kind: str, total: str) -> HostAnswer:
     }
     if not counts:
         raise Absent("no PCIe link of an accelerator or RDMA NIC counts errors (AER)")
-    return counted(counts)
+    return sum_of(counts)
 
 
 fact(name="pcie_fatal", machine=_BRIDGES)(partial(_aer, kind="fatal", total="TOTAL_ERR_FATAL"))
@@ -170,10 +170,8 @@ SWITCHED = NEARNESS[:2]
 @fact(machine="the hypervisor may flatten the tree")
 def nic_distance(root: Path) -> HostAnswer:
     """Return the worst distance of an accelerator to its nearest RDMA NIC."""
-    nics = {}
-    for nic in sorted((root / "sys/class/infiniband").glob("*")):
-        if (nic / "device").exists():
-            nics[nic.name] = _resolve(nic / "device")
+    paths = sorted((root / "sys/class/infiniband").glob("*"))
+    nics = {path.name: _resolve(path / "device") for path in paths if (path / "device").exists()}
     if not nics:
         raise Absent("there is no RDMA NIC")
     nearest = {}

@@ -43,7 +43,7 @@ def read(
 ) -> dict[str, Answer]:
     """Return every fact by name, each read in its own thread, after at most `seconds` in total."""
     environment = host_environment.host_environment(root)
-    answers = deadlines.each({name: partial(answer, fact, root, environment) for name, fact in facts.items()}, seconds)
+    answers = deadlines.ask({name: partial(answer, fact, root, environment) for name, fact in facts.items()}, seconds)
     silent: Answer = {"unreadable": f"the kernel did not answer within {seconds:g} s"}
     return {name: silent if isinstance(result, DriverProblem) else result for name, result in answers.items()}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from pytest_accel.drivers.host import Absent, HiddenFact, fact, maybe, told
+from pytest_accel.drivers.host import Absent, HiddenFact, fact, maybe, peek
 from pytest_accel.drivers.host.host_environment import host_environment
 from pytest_accel.drivers.host.pci_tree import accelerators
 
@@ -18,7 +18,7 @@ def _state(root: Path, name: str) -> str:
     if not any(maybe(device / "vendor") == "0x10de" for device in accelerators(root)):
         raise Absent("the PCI bus shows no NVIDIA accelerator")
     # the kernel keeps only 15 characters of a name
-    running = any(told(process / "comm") == name[:15] for process in (root / "proc").glob("[0-9]*"))
+    running = any(peek(process / "comm") == name[:15] for process in (root / "proc").glob("[0-9]*"))
     if not running and host_environment(root).container:
         raise HiddenFact("/proc: a container does not show the processes of its host")
     return RUNNING if running else STOPPED

@@ -17,9 +17,9 @@ from pytest_accel.drivers.host import (
     matched,
     maybe,
     number,
-    shown,
     some,
     text,
+    unroot,
 )
 
 CPU = "sys/devices/system/cpu"
@@ -47,7 +47,7 @@ def listed(path: Path) -> set[int]:
     try:
         return cpus_of(text(path))
     except ValueError:
-        raise HiddenFact(f"{shown(path)} is not a list of numbers") from None
+        raise HiddenFact(f"{unroot(path)} is not a list of numbers") from None
 
 
 @fact()
@@ -75,7 +75,7 @@ def cpu_clock_cap(root: Path) -> HostAnswer:
     for policy in sorted((root / CPU).glob("cpufreq/policy*")):
         maximum = number(policy / "cpuinfo_max_freq")
         if maximum <= 0:
-            raise HiddenFact(f"{shown(policy)}/cpuinfo_max_freq: {maximum} is not a clock")
+            raise HiddenFact(f"{unroot(policy)}/cpuinfo_max_freq: {maximum} is not a clock")
         shares[policy.name] = number(policy / "scaling_max_freq") / maximum
     if not shares:
         raise Absent("no frequency policy: firmware or hypervisor sets the clocks")
@@ -127,7 +127,7 @@ def huge_pages_reserved(root: Path) -> float:
     """Return the memory that is reserved as explicit huge pages in GB."""
     folder = root / "sys/kernel/mm/hugepages"
     if not folder.is_dir():
-        raise Absent(f"there is no {shown(folder)}")
+        raise Absent(f"there is no {unroot(folder)}")
     sizes = [(path, re.fullmatch(r"hugepages-(\d+)kB", path.name)) for path in folder.iterdir()]
     return sum(number(path / "nr_hugepages") * int(size[1]) * 1024 for path, size in sizes if size) / 1e9
 
@@ -155,7 +155,7 @@ def nvme(root: Path) -> int:
     """Return the number of NVMe drives on the PCI bus; others are reached over a network."""
     folder = root / "sys/class/nvme"
     if not folder.is_dir():
-        raise Absent(f"there is no {shown(folder)}")
+        raise Absent(f"there is no {unroot(folder)}")
     return sum(maybe(path / "transport") == "pcie" for path in folder.iterdir())
 
 
@@ -172,7 +172,7 @@ def usable_cpus(root: Path) -> set[int]:
     try:
         return cpus_of(matched(path, r"^Cpus_allowed_list:\s*(\S*)", lacks)[1])
     except ValueError:
-        raise HiddenFact(f"{shown(path)}{lacks}") from None
+        raise HiddenFact(f"{unroot(path)}{lacks}") from None
 
 
 @fact(container="its own cpuset")
@@ -249,9 +249,9 @@ def _shm(root: Path) -> os.statvfs_result:
     try:
         return os.statvfs(path)
     except FileNotFoundError:
-        raise Absent(f"there is no {shown(path)}") from None
+        raise Absent(f"there is no {unroot(path)}") from None
     except OSError as error:
-        raise HiddenFact(f"{shown(path)}: {error.strerror}") from None
+        raise HiddenFact(f"{unroot(path)}: {error.strerror}") from None
 
 
 @fact()

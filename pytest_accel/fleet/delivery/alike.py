@@ -22,7 +22,7 @@ from pytest_accel.core.stats import ENOUGH_ALIKE
 from pytest_accel.core.verdict import Result, Status
 from pytest_accel.core.words import counted, listed
 from pytest_accel.fleet.delivery.records import NodeRecord, Rejection, location_of
-from pytest_accel.judging.facts.inventory import FIRMWARE, read
+from pytest_accel.judging.facts.inventory import FIRMWARE, read_fact
 from pytest_accel.judging.records.calibration import EFFICIENCY, deviation
 from pytest_accel.judging.verdicts.distance import Distance, Reference, distance
 from pytest_accel.judging.verdicts.history import parts_of
@@ -78,7 +78,7 @@ def facts_of(run: Run, demanded: Sequence[str]) -> dict[str, dict[str, str]]:
         rows += [(metric, NODE, of_node.get(metric))]
         for device in run.devices if metric in FACT_METRICS else ():
             maker = device.facts.get("pci_subsystem", "") if metric in FIRMWARE else ""
-            rows.append((f"{metric} {maker}".strip(), device.uuid, read(metric, device)[1]))
+            rows.append((f"{metric} {maker}".strip(), device.uuid, read_fact(metric, device)[1]))
     groups = grouped((row for row in rows if row[2] is not None), lambda row: row[0])
     return {key: {subject: str(value) for _, subject, value in group} for key, group in groups.items()}
 
@@ -183,17 +183,17 @@ def _in_figure(key: str, nodes: Sequence[NodeRecord]) -> Iterator[tuple[str, Unl
     for node in nodes if distances else ():
         losses = {uuid: loss for uuid in (NODE, *node.figures[key]) if (loss := distances.get((node.name, uuid)))}
         if NODE not in losses and 2 * len(losses) > len(node.figures[key]):
-            losses = {NODE: sorted(losses.values(), key=lambda loss: loss.lost)[(len(losses) - 1) // 2], **losses}
+            losses = {NODE: sorted(losses.values(), key=lambda loss: loss.loss)[(len(losses) - 1) // 2], **losses}
         node_loss, metric = losses.get(NODE), parts_of(key)[0]
         rejected = {rejection.uuid for rejection in node.rejections if rejection.metric == metric}
         for uuid, loss in losses.items():
-            worse = node_loss is None or 1 - (1 - loss.lost) / (1 - node_loss.lost) > loss.allowed
+            worse = node_loss is None or 1 - (1 - loss.loss) / (1 - node_loss.loss) > loss.allowed_loss
             if uuid not in rejected and (uuid == NODE or worse):
                 device_name = "" if uuid == NODE else f" {Names.of(node.devices)[uuid]}"
                 middle, count, rejects = loss.reference.middle, loss.reference.count, loss.status is Status.FAIL
                 kind = "nodes" if uuid == NODE and (node.name, NODE) in distances else "devices"
-                words = f"{node.name}{device_name} {loss.lost:.1%} behind the median of {count} {kind}"
-                yield loss.family, Unlike(metric, (node.name,), (uuid,), loss.lost, middle, count, words, rejects)
+                words = f"{node.name}{device_name} {loss.loss:.1%} behind the median of {count} {kind}"
+                yield loss.family, Unlike(metric, (node.name,), (uuid,), loss.loss, middle, count, words, rejects)
 
 
 def _by_position(

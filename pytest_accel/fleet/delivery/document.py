@@ -113,7 +113,7 @@ def _of_nodes(delivery: Delivery) -> Iterator[str]:
     if delivery.absent:
         yield f"No record of {counted(len(delivery.absent), 'node')}: {listed(delivery.absent, MOST_NODES)}."
     objected = grouped((node for node in delivery.nodes if node.objection), lambda node: node.objection)
-    yield from (f"{_names(nodes)}: {reason}." for reason, nodes in objected.items())
+    yield from (f"{listed([node.name for node in nodes], MOST_NODES)}: {reason}." for reason, nodes in objected.items())
 
 
 def _of_whole(delivery: Delivery) -> Iterator[str]:
@@ -169,10 +169,6 @@ def _values(delivery: Delivery, term: str) -> str:
     if len(values) == 1:
         return next(iter(values))
     return listed([f"{value} ({counted(number, 'node')})" for value, number in values.items()], MOST_NODES)
-
-
-def _names(nodes: Sequence[Any]) -> str:
-    return listed([node.name for node in nodes], MOST_NODES)
 
 
 def _is(number: int, noun: str) -> str:

@@ -194,8 +194,8 @@ def _rejections(run: Run) -> Iterator[Rejection]:
             code = of_metric(verdict.metric)
             # A wrong product has few findings.
             finding = findings.get(verdict.key) or Finding(code, code.severity, code.do)
-            title = f"{finding.code} {finding.fault.name}"
-            yield Rejection(uuid, position, serial, verdict.metric, title, sentence_of(verdict), finding.do)
+            title = f"{finding.code} {finding.fault_code.name}"
+            yield Rejection(uuid, position, serial, verdict.metric, title, sentence_of(verdict), finding.next_step)
 
 
 def location_of(device: Device) -> str:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.summary import Summary, moment
 from pytest_accel.fleet.jobs import states
-from pytest_accel.fleet.jobs.run_folder import FleetAsked
+from pytest_accel.fleet.jobs.run_folder import FleetRequest
 from pytest_accel.fleet.jobs.states import JUDGED, NodeResult, State
 from pytest_accel.views.exports import prometheus
 from pytest_accel.views.exports.prometheus import Family, Labels
@@ -17,12 +17,12 @@ Ledger = Mapping[str, Mapping[str, str]]
 """The last entry of each node in the ledger."""
 
 
-def text(fleet: FleetAsked, nodes: Sequence[NodeResult], ledger: Ledger = MappingProxyType({})) -> str:
+def text(fleet: FleetRequest, nodes: Sequence[NodeResult], ledger: Ledger = MappingProxyType({})) -> str:
     """Return the states of all nodes in the text format of Prometheus."""
     return prometheus.text(_families(fleet, nodes, ledger))
 
 
-def _families(fleet: FleetAsked, nodes: Sequence[NodeResult], ledger: Ledger) -> Iterator[Family]:
+def _families(fleet: FleetRequest, nodes: Sequence[NodeResult], ledger: Ledger) -> Iterator[Family]:
     """Yield each metric with its help, and its labels and numbers."""
     sku: Labels = (("sku", fleet.sku),)
     results = [node.result for node in nodes if node.result and node.state in JUDGED]

@@ -10,7 +10,7 @@ from typing import Any
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.printable import printable
-from pytest_accel.fleet.jobs.run_folder import FleetAsked
+from pytest_accel.fleet.jobs.run_folder import FleetRequest
 from pytest_accel.fleet.jobs.states import NodeResult, State, counts, exit_status, in_words
 from pytest_accel.views.markdown import escaped, table
 
@@ -29,7 +29,7 @@ Fold = Callable[[Sequence[str]], str]
 
 def rows(nodes: Sequence[NodeResult], fold: Fold) -> list[tuple[State, str, str]]:
     """Return state, nodes and reason of each line: the worst state first, nodes with the same reason together."""
-    groups = grouped(nodes, lambda node: (node.state, node.alike if node.job else shown_reason(node), node.cause))
+    groups = grouped(nodes, lambda node: (node.state, node.gist if node.job else shown_reason(node), node.cause))
     per_state: dict[State, list[tuple[str, list[str]]]] = {state: [] for state in State}
     for (state, kind, _), group in groups.items():
         output = group[0].output  # what all end with but for names and numbers
@@ -70,7 +70,7 @@ def _room(needs: dict[State, int]) -> dict[State, int]:
     return room
 
 
-def text(fleet: FleetAsked, nodes: Sequence[NodeResult], fold: Fold) -> str:
+def text(fleet: FleetRequest, nodes: Sequence[NodeResult], fold: Fold) -> str:
     """Return the report as lines of text."""
     lines = [
         printable(f"{state.value:<10}  {names}{f'  {cause}' if cause else ''}")
@@ -79,7 +79,7 @@ def text(fleet: FleetAsked, nodes: Sequence[NodeResult], fold: Fold) -> str:
     return "\n".join([*lines, *notes(fleet), in_words(nodes)]) + "\n"
 
 
-def markdown(fleet: FleetAsked, nodes: Sequence[NodeResult], fold: Fold) -> str:
+def markdown(fleet: FleetRequest, nodes: Sequence[NodeResult], fold: Fold) -> str:
     """Return the report as Markdown."""
     start = f"{escaped(shlex.join(fleet.arguments), 0)}, " if fleet.arguments else ""
     cells = [[escaped(cell, 0) for cell in (state.value, names, reason)] for state, names, reason in rows(nodes, fold)]
@@ -88,7 +88,7 @@ def markdown(fleet: FleetAsked, nodes: Sequence[NodeResult], fold: Fold) -> str:
     return "\n".join([*lines, *("", *(escaped(note, 0) for note in notes(fleet))) * bool(notes(fleet))]) + "\n"
 
 
-def notes(fleet: FleetAsked) -> list[str]:
+def notes(fleet: FleetRequest) -> list[str]:
     """Return the notes that a reader needs besides the states."""
     if fleet.network:
         return [f"network: {printable(fleet.network)}", *notes(replace(fleet, network=""))]
@@ -99,7 +99,7 @@ def notes(fleet: FleetAsked) -> list[str]:
     return ["note: there is no fleet.json, so a node that left no record is not in this report"]
 
 
-def as_json(fleet: FleetAsked, nodes: Sequence[NodeResult]) -> str:
+def as_json(fleet: FleetRequest, nodes: Sequence[NodeResult]) -> str:
     """Return the report as one JSON object, with an entry for each node."""
     content = {
         "format": 1,

@@ -58,7 +58,7 @@ class ExpectedNode:
 
 
 @dataclass(frozen=True)
-class Submitted:
+class SubmittedJob:
     """A job that was submitted for a node."""
 
     node: str
@@ -68,7 +68,7 @@ class Submitted:
 
 
 @dataclass(frozen=True)
-class FleetAsked:
+class FleetRequest:
     """The request of a fleet's run. `arguments` are those of pytest, without --accel-output."""
 
     id: str
@@ -87,7 +87,7 @@ class FleetAsked:
     after: str = ""
     """The shell command that each job runs after pytest."""
     expected: tuple[ExpectedNode, ...] = ()
-    jobs: tuple[Submitted, ...] = ()
+    jobs: tuple[SubmittedJob, ...] = ()
     sku: str = ""
     """The name of the SKU that the records state; empty if none was named, or it is not known."""
     level: str = ""
@@ -114,16 +114,16 @@ class FleetAsked:
         return f"accel-{self.id}-"
 
 
-def save(fleet: FleetAsked, folder: Path) -> None:
+def save(fleet: FleetRequest, folder: Path) -> None:
     """Replace fleet.json atomically. Raises OSError."""
     record.replace_file(folder / FILE, structured.lines(structured.plain(fleet)))
 
 
-def load(folder: Path) -> FleetAsked:
+def load(folder: Path) -> FleetRequest:
     """Return the request in a folder. Raises BadFile if it holds no fleet.json or a damaged one."""
     path = folder / FILE
     try:
-        fleet = structured.structure(FleetAsked, printable_data(untrusted.read_json(path)))
+        fleet = structured.structure(FleetRequest, printable_data(untrusted.read_json(path)))
     except structured.Misfit as misfit:
         raise BadFile(f"{path}: is not the {FILE} of a fleet's run, or a damaged one: {misfit}") from None
     if not fleet.expected:
@@ -173,7 +173,7 @@ def exists(folder: Path) -> bool:
     return untrusted.exists(folder / FILE)
 
 
-def found(folder_results: Results) -> FleetAsked:
+def request_of(folder_results: Results) -> FleetRequest:
     """Return the request in the folder of results; without a fleet.json it is made of the nodes that have a result.
 
     So it is where other launchers than `pytest-accel fleet run` started the nodes. Raises BadFile if there is neither.
@@ -190,7 +190,7 @@ def found(folder_results: Results) -> FleetAsked:
     expected = tuple(ExpectedNode(name) for name in sorted({*names, *unknown}))
     first = min((run for runs in results.values() for run in runs), key=_began, default=None)
     created = first.started if first else ""
-    return FleetAsked("", created, "", (), 0, expected=expected, listed=False)
+    return FleetRequest("", created, "", (), 0, expected=expected, listed=False)
 
 
 @contextlib.contextmanager

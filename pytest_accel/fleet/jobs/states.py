@@ -15,7 +15,7 @@ from pytest_accel.core.node_name import nodes_of, several
 from pytest_accel.core.summary import AHEAD, RUNNING, Choice, Summary, choose, moment
 from pytest_accel.core.verdict import Result
 from pytest_accel.core.words import counted, listed
-from pytest_accel.fleet.jobs.run_folder import FleetAsked, Submitted, Unreadable, level_of
+from pytest_accel.fleet.jobs.run_folder import FleetRequest, SubmittedJob, Unreadable, level_of
 from pytest_accel.fleet.jobs.slurm import ACTIVE, WAITING, JobState
 from pytest_accel.run.record_folder import file_name
 
@@ -69,7 +69,7 @@ class NodeResult:
     """The begin of the run of its result, as far as its job tells; None where the result alone tells it."""
 
     @property
-    def alike(self) -> str:
+    def gist(self) -> str:
         """The reason without what differs from job to job; jobs whose last words differ in more have another cause."""
         return f"job {self.reason}" if self.job else self.reason
 
@@ -86,7 +86,7 @@ class NodeResult:
 
 
 def of_all(
-    fleet: FleetAsked,
+    fleet: FleetRequest,
     results: Mapping[str, Sequence[Summary]],
     jobs: Iterable[JobState] | None,
     last_words: Callable[[str, str], str] = lambda node, job: "",
@@ -104,7 +104,7 @@ def of_all(
     now = now or datetime.now(timezone.utc)
     submitted = grouped(fleet.jobs, lambda job: job.node)
     queued = grouped(jobs or (), lambda job: job.name)
-    run_terms = asked_of(fleet)
+    run_terms = terms_of(fleet)
     names = [node.name for node in fleet.expected]
     runs: dict[str, list[Summary]] = {}
     for host, name in nodes_of(results, names).items():
@@ -131,7 +131,7 @@ def of_all(
     return [*nodes, *(node for node in _unexpected(fleet, results, now) if node.state is State.REJECTED)]
 
 
-def expected_in(fleets: Sequence[FleetAsked]) -> set[str]:
+def expected_in(fleets: Sequence[FleetRequest]) -> set[str]:
     """Return the nodes that some runs expect, oldest first.
 
     A run without --nodes has all nodes of its partition: what it lacks was removed from Slurm, and is forgotten.
@@ -176,21 +176,21 @@ def _from_night(state: NodeResult, name: str, more: str) -> NodeResult:
 
 
 def others(
-    fleet: FleetAsked, results: Mapping[str, Sequence[Summary]], *, now: datetime | None = None
+    fleet: FleetRequest, results: Mapping[str, Sequence[Summary]], *, now: datetime | None = None
 ) -> tuple[str, ...]:
     """Return the hosts with a result that are not among the expected nodes, and their results: "n9: ACCEPTED 8/8"."""
     nodes = _unexpected(fleet, results, now or datetime.now(timezone.utc))
     return tuple(f"{node.node}: {node.sentence}" for node in nodes if node.state is not State.REJECTED)
 
 
-def _unexpected(fleet: FleetAsked, results: Mapping[str, Sequence[Summary]], now: datetime) -> list[NodeResult]:
+def _unexpected(fleet: FleetRequest, results: Mapping[str, Sequence[Summary]], now: datetime) -> list[NodeResult]:
     """Return the hosts with a result that are not among the expected nodes; none where there is no list of these."""
     if not fleet.listed:
         return []
     by_host = nodes_of(results, [node.name for node in fleet.expected])
     nodes = []
     for host in sorted(set(results) - set(by_host)):
-        fitting, unasked = _fitting(results[host], asked_of(fleet))
+        fitting, unasked = _fitting(results[host], terms_of(fleet))
         counts = choose(fitting, now).counts
         if counts is None:
             node = NodeResult(host, State.NO_RESULT, _not_counting(unasked[:1]) or "no result that counts")
@@ -228,7 +228,7 @@ class RunTerms:
         return f"of level {level}" if self.level and level and level != self.level else ""
 
 
-def asked_of(fleet: FleetAsked) -> RunTerms:
+def terms_of(fleet: FleetRequest) -> RunTerms:
     """Return the terms that the results of a run have to agree with; none where there is no list of what was asked."""
     if not fleet.listed:
         return RunTerms()
@@ -280,7 +280,7 @@ def _number(job: JobState) -> int:
 class _Jobs:
     """The jobs of one node: those of fleet.json, and those in the queue, the oldest first."""
 
-    submitted: Sequence[Submitted]
+    submitted: Sequence[SubmittedJob]
     queued: Sequence[JobState]
     now: datetime
 

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_accel.fleet.jobs import run_folder, slurm
-from pytest_accel.fleet.jobs.run_folder import JOINT, ExpectedNode, FleetAsked, Submitted
+from pytest_accel.fleet.jobs.run_folder import JOINT, ExpectedNode, FleetRequest, SubmittedJob
 from pytest_accel.fleet.jobs.slurm import JobState, NodeState, SlurmError
 from pytest_accel.fleet.jobs.states import MISSING, PENDING, NodeResult
 from pytest_accel.run.network.secret import secret_of
@@ -89,7 +89,7 @@ def gres_of(gres: str) -> str:
     return ",".join(part.strip() for part in parts if re.fullmatch(r"gpu(:.+)?:\d+", part.strip()))
 
 
-def script_of(fleet: FleetAsked, folder: Path) -> str:
+def script_of(fleet: FleetRequest, folder: Path) -> str:
     """Return the batch script of a job. It runs pytest by the interpreter that runs this, and what follows after it.
 
     A signal to the job reaches pytest either way, which completes its record.
@@ -125,7 +125,7 @@ def needed(nodes: Sequence[NodeResult], again: Collection[str]) -> list[str]:
     ]
 
 
-def with_states(fleet: FleetAsked, slurm_nodes: Iterable[NodeState]) -> FleetAsked:
+def with_states(fleet: FleetRequest, slurm_nodes: Iterable[NodeState]) -> FleetRequest:
     """Return the request with the present reasons why nodes are skipped."""
     states = {state.name: state for state in slurm_nodes}
     expected = [
@@ -138,10 +138,10 @@ def with_states(fleet: FleetAsked, slurm_nodes: Iterable[NodeState]) -> FleetAsk
 
 
 OURS = re.compile(r"accel-\d{8}T\d{6}Z-[0-9a-f]{4}-(?P<node>.+)")
-"""The name of a job of ours (`FleetAsked.job_name`)."""
+"""The name of a job of ours (`FleetRequest.job_name`)."""
 
 
-def without_busy(fleet: FleetAsked) -> FleetAsked:
+def without_busy(fleet: FleetRequest) -> FleetRequest:
     """Return the request with the nodes skipped that have a job of another run of this user. Raises SlurmError."""
     busy = {
         match["node"]: f"job {job.id} of another run is {job.state.lower()}"
@@ -174,7 +174,7 @@ def nothing_measured(nodes: Sequence[NodeResult]) -> list[str]:
     return [f"nothing is measured now: the results are those of runs that began {period} UTC"]
 
 
-def command_of(fleet: FleetAsked, folder: Path, node: ExpectedNode, names: Sequence[str] = ()) -> list[str]:
+def command_of(fleet: FleetRequest, folder: Path, node: ExpectedNode, names: Sequence[str] = ()) -> list[str]:
     """Return the command that submits the job of one node, or one that runs `names` several."""
     hosts = names or (node.name,)
     log = folder / run_folder.JOBS / f"{file_name(node.name)}-%j.out"
@@ -184,7 +184,7 @@ def command_of(fleet: FleetAsked, folder: Path, node: ExpectedNode, names: Seque
     return [*slurm.SUBMIT, *options, *(f"--{name}={text}" for name, text in choices.items() if text), *fleet.sbatch]
 
 
-def joint_command(fleet: FleetAsked, folder: Path) -> list[str]:
+def joint_command(fleet: FleetRequest, folder: Path) -> list[str]:
     """Return the command that submits one job on all nodes that start one; it goes on if one of them dies.
 
     GPUs are asked for if all of them have the same.
@@ -195,7 +195,7 @@ def joint_command(fleet: FleetAsked, folder: Path) -> list[str]:
     return [*command_of(fleet, folder, job_node, [node.name for node in nodes]), "--no-kill"]
 
 
-def submit_joint(fleet: FleetAsked, folder: Path) -> FleetAsked:
+def submit_joint(fleet: FleetRequest, folder: Path) -> FleetRequest:
     """Submit the one job on all nodes, and return the fleet with it in fleet.json. Raises SlurmError.
 
     The nodes find the secret of their run in the folder. Raises Refused for one there that others may know.
@@ -204,13 +204,13 @@ def submit_joint(fleet: FleetAsked, folder: Path) -> FleetAsked:
     secret_of(folder, make=True)
     run_folder.save(fleet, folder)
     number = slurm.submit(joint_command(fleet, folder), script_of(fleet, folder))
-    jobs = tuple(Submitted(node.name, number, now()) for node in fleet.expected if not node.skipped)
+    jobs = tuple(SubmittedJob(node.name, number, now()) for node in fleet.expected if not node.skipped)
     fleet = replace(fleet, jobs=jobs)
     run_folder.save(fleet, folder)
     return fleet
 
 
-def jobs_of(fleet: FleetAsked, folder: Path) -> list[JobState]:
+def jobs_of(fleet: FleetRequest, folder: Path) -> list[JobState]:
     """Return the jobs of a run in the queue, whoever submitted them. Raises SlurmError."""
     # One that fleet.json lacks counts if it is of this user, or of the owner of the folder or of fleet.json: anybody
     # else may give the name to a job.
@@ -228,7 +228,7 @@ class _Ended(Exception):
 class Submitter:
     """Submits the jobs of a run. `tell` is called with what it waits for, and with an empty text when it goes on."""
 
-    def __init__(self, fleet: FleetAsked, folder: Path, tell: Callable[[str], None]) -> None:
+    def __init__(self, fleet: FleetRequest, folder: Path, tell: Callable[[str], None]) -> None:
         self.fleet = fleet
         self._folder = folder
         self._tell = tell
@@ -266,7 +266,7 @@ class Submitter:
         """Submit the job of one node, and keep its id."""
         number = self._accepted(command_of(self.fleet, self._folder, node), script, remaining)
         self._tell("")
-        self.fleet = replace(self.fleet, jobs=(*self.fleet.jobs, Submitted(node.name, number, now())))
+        self.fleet = replace(self.fleet, jobs=(*self.fleet.jobs, SubmittedJob(node.name, number, now())))
         self._unsaved += 1
         if self._unsaved >= SAVE_EVERY:
             self._save()

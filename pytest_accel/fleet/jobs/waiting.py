@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_accel.core.printable import printable
 from pytest_accel.fleet.jobs import run_folder, states
-from pytest_accel.fleet.jobs.run_folder import ExpectedNode, FleetAsked, Results
+from pytest_accel.fleet.jobs.run_folder import ExpectedNode, FleetRequest, Results
 from pytest_accel.fleet.jobs.slurm import JobState, SlurmError
 from pytest_accel.fleet.jobs.states import PENDING, NodeResult, State
 from pytest_accel.fleet.jobs.submission import jobs_of
@@ -36,7 +36,7 @@ class RunWatch:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._results = Results(folder)
-        self.fleet = run_folder.found(self._results)
+        self.fleet = run_folder.request_of(self._results)
         self._asked = self.fleet.listed
         """True if `fleet run` submitted its jobs."""
 
@@ -72,7 +72,7 @@ class Watch:
     """Oldest first; at least one."""
 
     @property
-    def fleet(self) -> FleetAsked:
+    def fleet(self) -> FleetRequest:
         """The request of the last run."""
         return self.runs[-1].fleet
 

@@ -249,6 +249,6 @@ def find(names: Sequence[str]) -> tuple[list[Path], list[str]]:
     unread: list[str] = []
     files: dict[str, Path] = {}
     for name in names:
-        for file in record.below(Path(name), unread):
+        for file in record.files_below(Path(name), unread):
             files.setdefault(os.path.realpath(file), file)
     return list(files.values()), unread

@@ -57,7 +57,7 @@ SORTED: Final = "ORDER BY node, name, uuid, metric, run"
 
 
 @dataclass
-class Added:
+class Addition:
     """The result of an addition: runs that were added, and files that were not."""
 
     runs: dict[str, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Added:
     """A line on each record that does not count."""
 
 
-def add(store: Path, paths: Sequence[Path], *, night: date | None = None, simulated: bool = False) -> Added:
+def add(store: Path, paths: Sequence[Path], *, night: date | None = None, simulated: bool = False) -> Addition:
     """Add the runs of some records to a store, to the night of each, or all to `night`. Raises BadFile, or OSError.
 
     The store is made if it is not there. A run that it holds already is not added again. Another process that adds to
@@ -80,7 +80,7 @@ def add(store: Path, paths: Sequence[Path], *, night: date | None = None, simula
         raise BadFile(f"{store}: the name of a store must not hold {', '.join(sorted(GLOB))}")
     if night and night > latest():
         raise BadFile(f"--night: {night} is in the future")
-    added = Added()
+    added = Addition()
     parts = store / f"{LEFTOVER}{secrets.token_hex(8)}"
     with contextlib.closing(database.connect(parts / "room")) as connection:
         store.mkdir(parents=True, exist_ok=True)
@@ -172,7 +172,7 @@ def _read_all(paths: Sequence[Path], parts: Path, rehearsal: bool) -> list[Batch
     return list(in_processes(read_batch, chunks, tables, [rehearsal] * len(chunks), at_a_time=1))
 
 
-def _addable(batches: Sequence[Batch], added: Added, *, night: date | None) -> list[tuple[StoredRun, Path]]:
+def _addable(batches: Sequence[Batch], added: Addition, *, night: date | None) -> list[tuple[StoredRun, Path]]:
     """Return the runs that may be added, with the table of their figures. Enters the others in `added`."""
     pairs: list[tuple[StoredRun, Path]] = []
     now = datetime.now(timezone.utc)
@@ -209,7 +209,7 @@ def _stored(connection: DuckDBPyConnection, store: Path, ids: Iterable[str], par
 
 
 def _by_night(
-    pairs: Sequence[tuple[StoredRun, Path]], stored: StoredStates, added: Added
+    pairs: Sequence[tuple[StoredRun, Path]], stored: StoredStates, added: Addition
 ) -> dict[date, list[tuple[StoredRun, Path]]]:
     """Return the runs that the store lacks, by night; one that it holds belongs to the night that holds it.
 

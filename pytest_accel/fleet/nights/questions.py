@@ -16,7 +16,7 @@ from pytest_accel.core import exits
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.verdict import Status, show
 from pytest_accel.core.words import counted, listed
-from pytest_accel.judging.verdicts.distance import Reference, allowed, distance
+from pytest_accel.judging.verdicts.distance import Reference, distance, loss_bounds
 from pytest_accel.judging.verdicts.like_devices import family_of
 
 Row = dict[str, Any]
@@ -62,14 +62,14 @@ def is_behind(row: Row) -> bool:
 def _is_far(row: Row, reference: Reference) -> bool:
     """Return True if the loss of a row is an anomaly; enters how much is `allowed`."""
     result = distance(1 - row["lost"], "1", family_of(row["metric"], row["unit"]), reference)
-    row["allowed"] = result.allowed if result else math.inf
-    return result is not None and result.lost > result.allowed
+    row["allowed"] = result.allowed_loss if result else math.inf
+    return result is not None and result.loss > result.allowed_loss
 
 
 def is_changed(row: Row) -> bool:
     """Return True for a change with an update that is an anomaly beside its standard error."""
     reference = Reference("past", 1.0, spread=row["error"] / math.sqrt(2))  # one value has it, and not both
-    return bool(abs(row["change"]) > allowed(family_of(row["metric"], row["unit"]), reference)[0])
+    return bool(abs(row["change"]) > loss_bounds(family_of(row["metric"], row["unit"]), reference)[0])
 
 
 FEW: Final = 4

@@ -14,7 +14,7 @@ from typing import Any
 
 from pytest_accel.core.clock_events import ClockEvent
 from pytest_accel.core.details import ClockLosses
-from pytest_accel.judging.facts.telemetry import MASKED, masked
+from pytest_accel.judging.facts.telemetry import MASKED, has_reason
 
 Reading = Mapping[str, Any]
 
@@ -101,7 +101,7 @@ def _time(name: str, readings: Sequence[Reading], estimate: float) -> float:
 
 def _held(name: str, readings: Sequence[Reading]) -> list[float]:
     """Return the part of the time beside each reading for which a reason held: by the mask, else by its counter."""
-    masks = [float(masked(name, reading)) for reading in readings]
+    masks = [float(has_reason(name, reading)) for reading in readings]
     if any(masks) or name not in readings[0]:
         return masks
     gains = [min(1.0, (after[name] - before[name]) / max(after["at"] - before["at"], 1e-9))

@@ -94,14 +94,14 @@ def _with_shortfall(shares: Shares, text: str | None) -> Cause | None:
     """Return a cause with the shortfall that it explains, as far as the expected value is known."""
     if not text:
         return None
-    if shares.shortfall is None or shares.expected.value is None:
+    if shares.shortfall is None or shares.yardstick.value is None:
         return Cause(text)
-    return Cause(text, -shares.shortfall, shares.expected.value, shares.expected.of)
+    return Cause(text, -shares.shortfall, shares.yardstick.value, shares.yardstick.origin)
 
 
 def _of_clock(shares: Shares, device: Device, summary: TelemetrySummary) -> list[str]:
     """Return the factors of a rate of the compute units: the clock, and what the device does at that clock."""
-    clock, expected = shares.clock, shares.expected.clock
+    clock, expected = shares.clock, shares.yardstick.clock
     if not clock:
         return ["unexplained"] if shares.shortfall is not None else []
     clock_text = f"clock {clock:.0f}{f' of {expected:.0f}' if expected else ''} MHz"
@@ -120,16 +120,16 @@ def _at_clock(shares: Shares) -> str:
     """Return the speed of the device at the clock that it held in words; empty if the usual one is not known."""
     if shares.at_clock is None:
         return ""
-    if shares.at_clock >= (USUAL if shares.expected.alike else 1.0):
+    if shares.at_clock >= (USUAL if shares.yardstick.from_like_devices else 1.0):
         return "normal at this clock" if shares.low_clock else ""
-    loss = f"{1 - shares.at_clock:.0%} " if shares.expected.alike else ""
+    loss = f"{1 - shares.at_clock:.0%} " if shares.yardstick.from_like_devices else ""
     return f"{loss}slower than usual at this clock, unexplained"
 
 
 def reason_words(names: str, device: Device) -> str:
     """Return reasons that cannot be separated in words, as the keys of `Shares.by_reason` name them."""
     words: dict[str, str] = {**WORDS}
-    if causes.lowered(device):
+    if causes.is_lowered(device):
         default, limit = device.facts["power_limit_default_w"], device.facts["power_limit_w"]
         words[causes.LOWERED_LIMIT] = f"power limit lowered from {default:g} to {limit:g} W"
     parts = [words.get(name, name) for name in names.split(JOINT)]
@@ -185,6 +185,6 @@ def _by_link(shares: Shares, device: Device, summary: TelemetrySummary, of_alone
     if (gen, width) != (best_gen, best_width):
         text = f"the link ran at PCIe {gen:g} x{width:g} under load, its maximum is {best_gen:g} x{best_width:g}"
         note = f": {shares.link:.2f} of the usual bandwidth" if shares.link and shares.link < FULL_CLOCK else ""
-        note = ", as on the like devices" if shares.expected.alike and shares.link == 1 else note
+        note = ", as on the like devices" if shares.yardstick.from_like_devices and shares.link == 1 else note
         return "; ".join([text + note, *_rest(shares, shares.link, "normal for that link")])
     return f"the link ran at its maximum, PCIe {gen:g} x{width:g}: {together or 'check NUMA, IOMMU and replays'}"

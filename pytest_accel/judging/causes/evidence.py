@@ -32,7 +32,7 @@ def with_evidence(
     shortfall is determined from these details when the measurement is judged.
     """
     summary = summarise(readings)
-    outside = telemetry.disturbance(device, summary) or telemetry.misplaced(measurement) or foreign
+    outside = telemetry.disturbance(device, summary) or telemetry.misplacement(measurement) or foreign
     notes = from_outside(None if load else outside, load)
     details: Details = {**measurement.details, "telemetry": summary}
     if sku and (clock := of_clock(measurement, sku.datasheet, device, summary)):
@@ -43,10 +43,10 @@ def with_evidence(
         details["clock_losses"] = clock_losses
     if doubt := telemetry.unproven(measurement.metric, device, readings):
         notes = (*notes, Note("unproven", doubt))
-    if (rise := telemetry.warmed(measurement, readings)) is not None:
+    if (rise := telemetry.temperature_rise(measurement, readings)) is not None:
         details["warmed_k"] = rise
     enriched = results.foreseen(replace(measurement, notes=(*measurement.notes, *notes), details=details), sku)
-    return [enriched, *telemetry.seen_beside(enriched, device, summary)]
+    return [enriched, *telemetry.sensor_metrics(enriched, device, summary)]
 
 
 def _while_sampled(measurement: Measurement, readings: Sequence[Reading]) -> Sequence[Reading]:

@@ -70,26 +70,26 @@ class Finding:
     `vendor` is the vendor's own code for what its driver reported: "Xid 79 (RESTART_BM)".
     """
 
-    fault: FaultCode
+    fault_code: FaultCode
     severity: Severity
-    do: str
+    next_step: str
     vendor: str = ""
 
     @property
     def code(self) -> str:
         """The stable code: "A401"."""
-        return self.fault.code
+        return self.fault_code.code
 
     @property
     def action(self) -> Action:
         """The next step in one word; a warning asks to watch, unless a setting has to be set right."""
-        mild = self.severity is Severity.WARNING and self.fault.action is not Action.CONFIGURE
-        return Action.WATCH if mild else self.fault.action
+        mild = self.severity is Severity.WARNING and self.fault_code.action is not Action.CONFIGURE
+        return Action.WATCH if mild else self.fault_code.action
 
     @property
     def title(self) -> str:
         """Code, name and the vendor's code: "A102 device-lost, Xid 79 (RESTART_BM)"."""
-        return f"{self.fault.code} {self.fault.name}{f', {self.vendor}' if self.vendor else ''}"
+        return f"{self.fault_code.code} {self.fault_code.name}{f', {self.vendor}' if self.vendor else ''}"
 
 
 def findings(
@@ -115,7 +115,7 @@ def findings(
     by_key: dict[Key, Finding] = {}
     for verdict in worst_first(remarkable):
         key = verdict.metric, verdict.subject
-        attempts, like_devices = run_attempts.measured.get(key, ()), run_attempts.background(key).like_devices
+        attempts, like_devices = run_attempts.by_key.get(key, ()), run_attempts.background(key).like_devices
         if finding := finding_of(verdict, attempts, by_uuid.get(verdict.subject), like_devices):
             by_key[verdict.key] = finding
     return _by_cause(by_key)
@@ -128,11 +128,11 @@ def _by_cause(by_key: dict[Key, Finding]) -> dict[Key, Finding]:
         for prefix in {*CAUSES.values()}:
             if metric.startswith(prefix) and finding.severity is Severity.ERROR:
                 origins.setdefault((subject, prefix), finding)
-    origin_of = {key: origins.get((key[1], CAUSES.get(finding.fault.name, ""))) for key, finding in by_key.items()}
-    return {
-        key: replace(finding, fault=cause.fault, do=cause.do) if (cause := origin_of[key]) else finding
-        for key, finding in by_key.items()
-    }
+    results = dict(by_key)
+    for key, finding in by_key.items():
+        if cause := origins.get((key[1], CAUSES.get(finding.fault_code.name, ""))):
+            results[key] = replace(finding, fault_code=cause.fault_code, next_step=cause.next_step)
+    return results
 
 
 def _of_other_product(verdicts: Iterable[Verdict], uuids: set[str]) -> set[str]:

@@ -27,7 +27,7 @@ def fastest(matrix: Mapping[Pair, float]) -> float:
     return median(rates[: max(2, len(rates) // 4)])
 
 
-def blamed(matrix: Mapping[Pair, float]) -> dict[Pair, tuple[str, ...]]:
+def culprits_of(matrix: Mapping[Pair, float]) -> dict[Pair, tuple[str, ...]]:
     """Return the devices that explain each pair that falls short.
 
     A device whose outgoing copies all fall short is slow to send; one whose incoming copies all fall short is slow to
@@ -46,7 +46,7 @@ def blamed(matrix: Mapping[Pair, float]) -> dict[Pair, tuple[str, ...]]:
     return explained
 
 
-def accused(rows: Sequence[Measurement], floor: float) -> tuple[Pair, ...]:
+def pairs_below(rows: Sequence[Measurement], floor: float) -> tuple[Pair, ...]:
     """Return the pairs below the floor, the only ones that a repeat has to measure."""
     return tuple(pair for pair, rate in _rates(_cells(rows)).items() if rate < floor)
 
@@ -65,14 +65,14 @@ def attributed_after_repeat(
 ) -> list[Measurement]:
     """Return the measurements of all devices whose worst pair changes when `fresh` cells replace those in `before`.
 
-    See `attributed`.
+    See `attribute`.
     """
     # the samples of the repeat replace the first ones, which were selected for being low
     new_cells = {row.subject: row.details["cells"] for row in fresh if "cells" in row.details}
-    old_samples = {row.subject: row.samples for row in attributed(before, names)}
+    old_samples = {row.subject: row.samples for row in attribute(before, names)}
     old_rows = [row for row in before if fresh and "cells" in row.details]
     rows = [_renewed(row, new_cells.get(row.subject, {}), fresh[0]) for row in old_rows]
-    changed = [row for row in attributed(rows, names) if row.samples != old_samples[row.subject]]
+    changed = [row for row in attribute(rows, names) if row.samples != old_samples[row.subject]]
     return [*changed, *(row for row in fresh if "cells" not in row.details)]
 
 
@@ -89,7 +89,7 @@ def _rates(cells: Mapping[Pair, Cell]) -> dict[Pair, float]:
     return {pair: 0.0 if cell["wrong"] else median(cell["samples"]) for pair, cell in cells.items()}
 
 
-def attributed(rows: Sequence[Measurement], names: Names) -> list[Measurement]:
+def attribute(rows: Sequence[Measurement], names: Names) -> list[Measurement]:
     """Return the rows, each with the worst pair that is attributed to its device in place of the worst of the row.
 
     The measurement of a row holds `details["cells"]`: receiver -> samples (GB/s), seconds, and `wrong` if the payload
@@ -102,7 +102,7 @@ def attributed(rows: Sequence[Measurement], names: Names) -> list[Measurement]:
     intact = {pair: 0.0 if cell["wrong"] else 1.0 for pair, cell in cells.items()}
     slow = {pair: median(cell["samples"]) for pair, cell in cells.items() if cell["samples"]}
     # a device that is slow to send is not to blame for wrong data
-    culprits = {**(blamed(slow) if slow else {}), **blamed(intact)}
+    culprits = {**(culprits_of(slow) if slow else {}), **culprits_of(intact)}
     return [_own(row, matrix, culprits, cells, names) if "cells" in row.details else row for row in rows]
 
 

@@ -48,9 +48,9 @@ class Yardstick:
 
     value: float | None = None
     clock: float | None = None
-    of: str = ""
+    origin: str = ""
     """The origin of value and clock in words: "the median of 8 devices", or empty."""
-    alike: bool = False
+    from_like_devices: bool = False
     """True if they are those of like devices under the same load."""
 
 
@@ -62,7 +62,7 @@ class Shares:
     that it held, as a fraction of the usual. Both are None if it is not known what to expect.
     """
 
-    expected: Yardstick
+    yardstick: Yardstick
     shortfall: float | None = None
     clock: float | None = None
     """The mean clock in MHz."""
@@ -78,7 +78,7 @@ class Shares:
     @property
     def low_clock(self) -> bool:
         """True if the clock is below the expected one, so that it is a cause."""
-        return bool(self.clock and self.expected.clock and self.clock < FULL_CLOCK * self.expected.clock)
+        return bool(self.clock and self.yardstick.clock and self.clock < FULL_CLOCK * self.yardstick.clock)
 
 
 def shares(measurement: Measurement, device: Device, limit: Limit | None, like_devices: Sequence[Attempts]) -> Shares:
@@ -88,7 +88,7 @@ def shares(measurement: Measurement, device: Device, limit: Limit | None, like_d
     shortfall = _speed(measurement, expected.value)
     factors = Shares(expected, None if shortfall is None else shortfall - 1, clock)
     facts = device.facts
-    last_attempts = _last_of_each(like_devices, measurement) if expected.alike else []
+    last_attempts = _last_of_each(like_devices, measurement) if expected.from_like_devices else []
     widest = _bandwidth(facts.get("pcie_gen_max"), facts.get("pcie_width_max"))
     highest = facts.get("memory_clock_max_mhz")
     return replace(
@@ -116,9 +116,9 @@ def expectation(
         middle = median([float(other.value or 0) for other in others])
         speed = _speed(measurement, middle)
         if speed is not None and speed < AS_FAST:
-            return Yardstick(middle, usual_clock, f"the median of its {len(others)} neighbours", alike=True)
+            return Yardstick(middle, usual_clock, f"the median of its {len(others)} neighbours", from_like_devices=True)
     elif not _timed(measurement) and clock and usual_clock and clock < FULL_CLOCK * usual_clock:
-        return Yardstick(None, usual_clock, f"the median of its {len(clocks)} neighbours", alike=True)
+        return Yardstick(None, usual_clock, f"the median of its {len(clocks)} neighbours", from_like_devices=True)
     losses = measurement.details.get("clock_losses")
     highest = device.facts.get("clock_max_mhz") or (losses["from_mhz"] if losses else None)
     figure = limit and (limit.reference or (limit.healthy[0] if limit.healthy else None))
@@ -165,7 +165,7 @@ def _last_of_each(devices: Sequence[Attempts], measurement: Measurement) -> list
 def _comparable(attempt: Measurement, measurement: Measurement) -> bool:
     """Return True for an undisturbed attempt in the same company and unit as a measurement."""
     same = (attempt.how, attempt.unit) == (measurement.how, measurement.unit)
-    return same and isinstance(attempt.value, int | float) and not attempt.trouble and not attempt.noted("disturbed")
+    return same and isinstance(attempt.value, int | float) and not attempt.trouble and not attempt.note("disturbed")
 
 
 def _timed(measurement: Measurement) -> bool:
@@ -185,7 +185,7 @@ def _at_clock(measurement: Measurement, speed: float | None, clock: float | None
     """Return the speed of a device at the clock that it held, as a fraction of the usual; None if it is not known."""
     if seldom_read(measurement):
         return None
-    if expected.alike and speed and clock and expected.clock:
+    if expected.from_like_devices and speed and clock and expected.clock:
         return speed * expected.clock / clock
     share = measurement.details.get("of_clock", {}).get("share")
     return None if share is None else share / USUAL_SHARE
@@ -213,11 +213,11 @@ def _by_reason(measurement: Measurement, device: Device, expected: Yardstick) ->
 def _throughout(measurement: Measurement, device: Device, losses: ClockLosses, expected: Yardstick) -> str:
     """Return the joined names of the reasons that lowered the clock all the time."""
     names = [name for name in losses["always"] if name != LOCK or _lock_counts(device.facts)]
-    if expected.alike and not lowered(device) and len(names) > 1:
+    if expected.from_like_devices and not is_lowered(device) and len(names) > 1:
         names = [name for name in names if name != POWER_CAP]  # it holds the like devices back too
-    if not names and locked(device):
+    if not names and is_locked(device):
         names = [LOCK]
-    if not names and lowered(device) and _at_limit(measurement, device):
+    if not names and is_lowered(device) and _at_limit(measurement, device):
         names = [POWER_CAP]
     if names == [POWER_CAP] and not _at_limit(measurement, device):
         names = []
@@ -227,7 +227,7 @@ def _throughout(measurement: Measurement, device: Device, losses: ClockLosses, e
 def _corrected(by_reason: Mapping[str, float], measurement: Measurement, device: Device) -> dict[str, float]:
     """Return the losses with the power cap under its right name: a lowered limit, or no reason far below the limit."""
     name = POWER_CAP if _at_limit(measurement, device) else UNEXPLAINED
-    name = LOWERED_LIMIT if lowered(device) and name == POWER_CAP else name
+    name = LOWERED_LIMIT if is_lowered(device) and name == POWER_CAP else name
     renamed: dict[str, float] = {}
     for reasons, part in by_reason.items():
         parts = [name if reason == POWER_CAP else reason for reason in reasons.split(JOINT)]
@@ -242,13 +242,13 @@ def _at_limit(measurement: Measurement, device: Device) -> bool:
     return not (limit and drawn) or drawn["max"] >= DRAWN * limit
 
 
-def lowered(device: Device) -> bool:
+def is_lowered(device: Device) -> bool:
     """Return True if the power limit of a device is below its default."""
     limit, default = device.facts.get("power_limit_w"), device.facts.get("power_limit_default_w")
     return bool(limit and default and limit < LOWERED * default)
 
 
-def locked(device: Device) -> bool:
+def is_locked(device: Device) -> bool:
     """Return True if the device states a setting that holds its clock down."""
     facts = device.facts
     application, default = facts.get("clock_application_mhz"), facts.get("clock_application_default_mhz")

@@ -10,7 +10,7 @@ from pytest_accel.core.measurement import Measurement, Names
 from pytest_accel.core.printable import printable
 from pytest_accel.core.run import Circumstances, Run
 from pytest_accel.core.verdict import Closing, Result, Status, Verdict, show
-from pytest_accel.core.words import more
+from pytest_accel.core.words import and_more
 from pytest_accel.judging.closing.line import SIMULATED, close
 from pytest_accel.judging.verdicts.attempts import RunAttempts
 from pytest_accel.judging.verdicts.background import PastOf
@@ -33,7 +33,7 @@ def _verdicts(run: Run, past_of: PastOf) -> Iterator[str]:
     attempts = RunAttempts.of_run(run, spread_of, past_of)
     for verdict in run.verdicts:
         key = verdict.metric, verdict.subject
-        basis = of_then(attempts.measured.get(key, []), verdict)
+        basis = basis_of(attempts.by_key.get(key, []), verdict)
         if basis:
             expected = attempts.verdict(key, verdict.limit, basis)
         else:
@@ -61,13 +61,13 @@ def _result(run: Run) -> Iterator[str]:
         yield printable(f"{claim}, and what it holds closes as '{derived.line}'")
 
 
-def not_believed(run: Run) -> Closing:
+def disbelief(run: Run) -> Closing:
     """Return the closing line of a record that is not believed: neither good nor bad is concluded from it."""
-    line = f"NOT JUDGED the record is not believed: {run.objections[0]}{more(run.objections)}"
+    line = f"NOT JUDGED the record is not believed: {run.objections[0]}{and_more(run.objections)}"
     return Closing(f"{SIMULATED} {line}" if run.simulated else line, exits.NOT_JUDGED, Result.NOT_JUDGED)
 
 
-def of_then(attempts: list[Measurement], verdict: Verdict | None) -> Sequence[Measurement]:
+def basis_of(attempts: list[Measurement], verdict: Verdict | None) -> Sequence[Measurement]:
     """Return the attempts that a verdict is based on; later ones may have been made for another metric."""
     rounds = together(attempts)
     if verdict is None or verdict.limit is None or verdict.attempts >= len(rounds):

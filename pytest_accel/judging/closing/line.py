@@ -10,7 +10,7 @@ from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.run import Circumstances
 from pytest_accel.core.verdict import Closing, Result, Status, Verdict
-from pytest_accel.core.words import counted, listed, more
+from pytest_accel.core.words import and_more, counted, listed
 from pytest_accel.judging.closing import parts as closing_parts
 from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus import readiness
@@ -36,7 +36,7 @@ def close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
 
 def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
     limits = [verdict for verdict in verdicts if verdict.status is not Status.NOT_APPLICABLE]
-    failures = [verdict for verdict in limits if verdict.fails and verdict.status is Status.FAIL]
+    failures = [verdict for verdict in limits if verdict.rejects]
     holding = sum(verdict.status.holds for verdict in limits)
     tally = f"{holding}/{len(limits)} limits" if limits or not around.own_tests else around.own_tests
     if around.interrupted:
@@ -44,31 +44,31 @@ def _close(verdicts: Sequence[Verdict], around: Circumstances) -> Closing:
         text = f"{result.value} ({around.interrupted}) after {len(limits)} limits: nothing was accepted"
         return Closing(text + (f"; {_rejected(failures, [], around)} so far" if failures else ""), around.ended, result)
     if failures:
-        shortfalls = closing_parts.short_beside(limits)
-        worst_verdicts = closing_parts.named([*failures, *shortfalls], around.called)
-        return Closing(_rejected(failures, shortfalls, around), exits.REJECTED, Result.REJECTED, named=worst_verdicts)
+        shortfalls = closing_parts.unrejected_shortfalls(limits)
+        worst = closing_parts.worst_by_subject([*failures, *shortfalls], around.labels)
+        return Closing(_rejected(failures, shortfalls, around), exits.REJECTED, Result.REJECTED, verdicts=worst)
     if around.broken_tests:
         text = f"BROKEN {around.broken_tests[0]}: a software error, not a verdict on the hardware; {tally} hold"
         return Closing(text, exits.BROKEN, Result.BROKEN)
     undecided = [verdict for verdict in limits if verdict.fails]
     if unjudged := _not_judged(verdicts, undecided, around):
-        worst_verdicts = () if around.failed_tests else closing_parts.named(undecided, around.called)
-        return Closing(f"NOT JUDGED {tally} hold{unjudged}", exits.NOT_JUDGED, Result.NOT_JUDGED, named=worst_verdicts)
+        worst = () if around.failed_tests else closing_parts.worst_by_subject(undecided, around.labels)
+        return Closing(f"NOT JUDGED {tally} hold{unjudged}", exits.NOT_JUDGED, Result.NOT_JUDGED, verdicts=worst)
     if not (limits or around.own_tests) or not around.required or not around.expected_devices:
         next_step = "find out why there is no device: pytest-accel discover" if set(around.names) == {NODE} else ""
         line = "NOT JUDGED nothing was measured against a limit"
-        return Closing(line, exits.NOT_JUDGED, Result.NOT_JUDGED, next=next_step)
+        return Closing(line, exits.NOT_JUDGED, Result.NOT_JUDGED, next_step=next_step)
     unfit = around.texts("file")
     gaps = [] if unfit or around.narrowed else _without_floor(verdicts, around)
     deciding = [verdict for verdict in limits if verdict.decides]
-    backings = closing_parts.backed(deciding)
+    backings = closing_parts.backings_by_part(deciding)
     doubt = readiness.too_few(backings, around.expected_devices)
     gaps += [doubt] if doubt and not unfit else []
     reasons = [*around.narrowed, *around.texts("unasked", "run"), *unfit, *gaps, *around.texts("floors")]
     if reasons:
         text = f"HELD {tally}{_notes(_qualifiers(verdicts, around))}; no acceptance: {'; '.join(reasons)}"
         status = exits.HOLDS if around.unasked else exits.NOT_JUDGED
-        return Closing(text, status, Result.HELD, next=_next(around))
+        return Closing(text, status, Result.HELD, next_step=_next(around))
     count = around.expected_devices
     terms = f" as {around.sku} at {around.level}" if around.sku else ""
     tests = f" with {around.own_tests}" if around.own_tests else ""
@@ -83,13 +83,13 @@ def _not_judged(verdicts: Sequence[Verdict], undecided: Sequence[Verdict], aroun
     """Return the end of the closing line, which names what was asked for and not judged; empty if all was judged."""
     if around.failed_tests:
         reason = "failed by its own assertion, which is not a verdict on the hardware"
-        return f"; {around.failed_tests[0]} {reason}{more(around.failed_tests)}"
+        return f"; {around.failed_tests[0]} {reason}{and_more(around.failed_tests)}"
     if undecided:
-        return f"; {closing_parts.undecided(undecided, around.called)}"
+        return f"; {closing_parts.undecided(undecided, around.labels)}"
     if cut := around.texts("time"):
         return f"; {cut[0]}"
     if (missing := _missing(verdicts, around)) and not around.narrowed:
-        return f"; no verdict on {closing_parts.missing(missing, around.called)}"
+        return f"; no verdict on {closing_parts.missing(missing, around.labels)}"
     return f", but the record could not be written in full: {around.record_problem}" if around.record_problem else ""
 
 
@@ -123,7 +123,7 @@ def _without_floor(verdicts: Sequence[Verdict], around: Circumstances) -> list[s
         decided = {verdict.subject for verdict in candidates if verdict.decides}
         undecided = dict.fromkeys(verdict.subject for verdict in candidates if verdict.subject not in decided)
         if undecided:
-            gaps.append(f"no floor in force judged the {part} of {listed([around.called[uuid] for uuid in undecided])}")
+            gaps.append(f"no floor in force judged the {part} of {listed([around.labels[uuid] for uuid in undecided])}")
     return gaps
 
 
@@ -135,8 +135,8 @@ def _notes(notes: Sequence[str]) -> str:
 def _qualifiers(verdicts: Sequence[Verdict], around: Circumstances) -> list[str]:
     """Return the qualifiers of a result: marginal verdicts, notes, waivers, and limits that the user overrode."""
     count = len({verdict.metric for verdict in verdicts if verdict.note})
-    extra = [closing_parts.marginal(verdicts, around.called), counted(count, "note") if count else ""]
-    extra += [closing_parts.waivers(verdicts, around.called, around.day)]
+    extra = [closing_parts.marginal(verdicts, around.labels), counted(count, "note") if count else ""]
+    extra += [closing_parts.waivers(verdicts, around.labels, around.day)]
     extra += [f"{counted(around.overridden, 'limit')} overridden"] if around.overridden else []
     extra += [f"another datasheet: {listed(around.other_datasheet)}"] if around.other_datasheet else []
     extra += [f"by {around.own_file}"] if around.own_file else []
@@ -158,4 +158,4 @@ def _passed_over(verdict: Verdict) -> bool:
 
 
 def _rejected(failures: Sequence[Verdict], shortfalls: Sequence[Verdict], around: Circumstances) -> str:
-    return closing_parts.rejected(failures, shortfalls, around.called, around.expected_devices)
+    return closing_parts.rejected(failures, shortfalls, around.labels, around.expected_devices)

@@ -16,7 +16,7 @@ from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.sentences import decider, headline, limit_of, words
 from pytest_accel.core.sku_types import Basis
 from pytest_accel.core.verdict import Status, Verdict, Waiver, margin_of, show
-from pytest_accel.core.words import counted, listed, more
+from pytest_accel.core.words import and_more, counted, listed
 from pytest_accel.probes.declare import REQUIRED
 from pytest_accel.skus.readiness import CALLED, READ, Backing, is_plain, required_part
 
@@ -47,37 +47,37 @@ def rejected(failures: Sequence[Verdict], shortfalls: Sequence[Verdict], names: 
     short_part = f"; short, but not rejected: {_worst_of_each(shortfalls, names)}" if shortfalls else ""
     if len(groups) == 1:
         ((subject, (worst, *_)),) = groups.items()
-        return f"REJECTED {names[subject]}: {in_short(worst)}{more(failures)}{short_part}"
+        return f"REJECTED {names[subject]}: {failure_text(worst)}{and_more(failures)}{short_part}"
     devices = len(set(groups) - {NODE})
     total = max(expected_devices, len(set(names) - {NODE}), devices)
-    return f"REJECTED {devices}/{total}: {_worst_of_each(failures, names)}{more(failures, len(groups))}{short_part}"
+    return f"REJECTED {devices}/{total}: {_worst_of_each(failures, names)}{and_more(failures, len(groups))}{short_part}"
 
 
 def _worst_of_each(verdicts: Sequence[Verdict], names: Names) -> str:
     """Return every subject with its worst verdict; devices that broke one bound share a part, with their values."""
     groups = grouped(
-        named(verdicts, names),
-        lambda verdict: (verdict.metric, limit_of(verdict)) if _broke(verdict) else in_short(verdict),
+        worst_by_subject(verdicts, names),
+        lambda verdict: (verdict.metric, limit_of(verdict)) if _broke(verdict) else failure_text(verdict),
     )
-    parts = ((spanned([names[verdict.culprit] for verdict in group]), _of_all(group)) for group in groups.values())
+    parts = ((as_ranges([names[verdict.culprit] for verdict in group]), _of_all(group)) for group in groups.values())
     return "; ".join(map(" ".join, parts))
 
 
 def _broke(verdict: Verdict) -> bool:
     """Return True if a value beyond a bound failed a verdict, and nothing else."""
     beyond = verdict.status is Status.FAIL and verdict.margin is not None and verdict.margin < 0
-    return beyond and not (verdict.device_failed or verdict.failed_by)
+    return beyond and not (verdict.device_failed or verdict.failing_comparison)
 
 
 def _of_all(group: Sequence[Verdict]) -> str:
     """Return a failure of several devices: "stream.triad 2510 to 2604 GB/s, floor 2762 GB/s"."""
     first, values = group[0], [value for verdict in group if (value := finite(verdict.value)) is not None]
     if not _broke(first) or not values or min(values) == max(values):
-        return in_short(first)
+        return failure_text(first)
     return f"{first.metric} {show(min(values), '')} to {show(max(values), first.unit)}, {limit_of(first)}"
 
 
-def short_beside(verdicts: Sequence[Verdict]) -> list[Verdict]:
+def unrejected_shortfalls(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return the shortfalls on devices that nothing rejects, if others are rejected."""
     culprits = {verdict.culprit for verdict in verdicts if verdict.rejects}
     spared = [verdict for verdict in verdicts if culprits and verdict.culprit not in {*culprits, NODE}]
@@ -85,12 +85,12 @@ def short_beside(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return [verdict for verdict in shortfalls if verdict.status in SHORT and verdict.waiver is None]
 
 
-def in_short(verdict: Verdict) -> str:
+def failure_text(verdict: Verdict) -> str:
     """Return a failure with its headline: "stream.triad 2597 GB/s, floor 2762 GB/s (-6.0%)"."""
     return f"{verdict.metric} {headline(verdict) or verdict.status.value}"
 
 
-def named(verdicts: Sequence[Verdict], names: Names) -> tuple[Verdict, ...]:
+def worst_by_subject(verdicts: Sequence[Verdict], names: Names) -> tuple[Verdict, ...]:
     """Return the worst verdict of every subject: those that the closing line names, which are worth repeating."""
     return tuple(group[0] for group in by_subject(verdicts, names).values())
 
@@ -105,9 +105,9 @@ def undecided(verdicts: Sequence[Verdict], names: Names) -> str:
         if subjects.keys() <= mentioned:
             continue
         mentioned |= subjects.keys()
-        parts.append(f"{spanned([names[subject] for subject in subjects])} {metric}: {status.value}, {reason}")
+        parts.append(f"{as_ranges([names[subject] for subject in subjects])} {metric}: {status.value}, {reason}")
         count += len(subjects)
-    return "; ".join(parts) + more(verdicts, count)
+    return "; ".join(parts) + and_more(verdicts, count)
 
 
 def missing(keys: Iterable[tuple[str, str]], names: Names) -> str:
@@ -115,7 +115,7 @@ def missing(keys: Iterable[tuple[str, str]], names: Names) -> str:
     by_name = grouped(keys, lambda key: names[key[1]])
     metrics_by_name = {name: tuple(metric for metric, _ in keys_of_name) for name, keys_of_name in by_name.items()}
     names_by_metrics = grouped(metrics_by_name, metrics_by_name.__getitem__)
-    return "; ".join(f"{spanned(members)} {listed(metrics)}" for metrics, members in names_by_metrics.items())
+    return "; ".join(f"{as_ranges(members)} {listed(metrics)}" for metrics, members in names_by_metrics.items())
 
 
 # -- beside an acceptance
@@ -133,16 +133,16 @@ def marginal(verdicts: Sequence[Verdict], names: Names) -> str:
 
 def _why_marginal(verdict: Verdict) -> str:
     """Return the reason for a MARGINAL: the warning limit, a small margin, or the reason that its sentence adds."""
-    if verdict.warned:
+    if verdict.passed_warning:
         note = f" ({margin})" if (margin := margin_of(verdict)) else ""
-        return f" {show(verdict.value, verdict.unit)}, warn {show(verdict.warned[0], '')}{note}"
+        return f" {show(verdict.value, verdict.unit)}, warn {show(verdict.passed_warning[0], '')}{note}"
     reason, is_close = decider(verdict), verdict.margin is not None and verdict.margin < MARGINAL_WITHIN
     if reason and reason is not verdict.reasons[0] and not is_close:
         return f", {words(reason, verdict)}"
     return f" {margin_of(verdict)}".rstrip()
 
 
-def backed(deciding: Sequence[Verdict]) -> dict[str, Backing]:
+def backings_by_part(deciding: Sequence[Verdict]) -> dict[str, Backing]:
     """Return the evidence behind the floors that judged, by part in the order of `REQUIRED`.
 
     Of each device the strongest limit counts, and of the devices the one with the weakest.
@@ -219,7 +219,7 @@ def _date(day: str) -> date | None:
 # -- words
 
 
-def spanned(names: Sequence[str]) -> str:
+def as_ranges(names: Sequence[str]) -> str:
     """Return names as a list, with three or more that follow each other as a range: "gpu0, gpu2 to gpu7"."""
     runs: list[list[str]] = []
     for name in names:

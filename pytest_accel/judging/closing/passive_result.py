@@ -17,7 +17,7 @@ from pytest_accel.core.run import Run
 from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.causes.findings import FINE, Finding, Key, findings
-from pytest_accel.judging.facts.error_reports import reported
+from pytest_accel.judging.facts.error_reports import counts_reports
 
 WITH_THE_LOAD = {
     "health.clock_lock": "a job may set clocks",
@@ -54,9 +54,9 @@ class PassiveResult:
     findings: Mapping[Key, Finding] = field(default_factory=dict)
 
     @property
-    def broken(self) -> list[Verdict]:
+    def rejections(self) -> list[Verdict]:
         """The verdicts that reject the node, the most severe finding first."""
-        failures = [verdict for verdict in self.verdicts if verdict.fails and verdict.status is Status.FAIL]
+        failures = [verdict for verdict in self.verdicts if verdict.rejects]
         return sorted(failures, key=lambda verdict: list(Severity).index(self.findings[verdict.key].severity))
 
     @property
@@ -68,7 +68,7 @@ class PassiveResult:
     def training(self) -> bool:
         """True if nothing is broken, but a link is down that may still train."""
         inconclusive = [verdict for verdict in self.undecided if verdict.status is Status.INCONCLUSIVE]
-        return not self.broken and any(map(_trains, inconclusive))
+        return not self.rejections and any(map(_trains, inconclusive))
 
     @property
     def marginal(self) -> list[Verdict]:
@@ -79,11 +79,11 @@ class PassiveResult:
 def metrics(limits: Mapping[str, Limit], *, logged: bool) -> list[str]:
     """Return the metrics among those with a limit that are judged without load; those of the log only if `logged`."""
     facts = [metric for metric in limits if parse(metric).probe in FACTS and metric not in WITH_THE_LOAD]
-    reports = [metric for metric in limits if logged and reported(metric)]
+    reports = [metric for metric in limits if logged and counts_reports(metric)]
     return [*facts, *reports, *(metric for metric in RAILS if metric in limits)]
 
 
-def concluded(record: Run, uptime: float) -> PassiveResult:
+def conclude(record: Run, uptime: float) -> PassiveResult:
     """Return the result of a passive check by the verdicts in a record, `uptime` seconds after the boot."""
     verdicts = worst_first([_after_boot(verdict, uptime) for verdict in record.verdicts])
     by_key = findings(verdicts, record.measurements, record.devices)

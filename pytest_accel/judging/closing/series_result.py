@@ -13,13 +13,13 @@ from itertools import pairwise
 
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.reasons import DidNotEnd
-from pytest_accel.core.run import Against, Circumstances, CountedEntry, HostCountedEntry, Run
+from pytest_accel.core.run import Circumstances, CountedEntry, HostCountedEntry, Objection, Run
 from pytest_accel.core.summary import moment
 from pytest_accel.core.verdict import Closing, Result, Status, Verdict
 from pytest_accel.core.words import counted
 from pytest_accel.judging.closing.line import close
 from pytest_accel.judging.verdicts.history import terms_of
-from pytest_accel.judging.verdicts.judge_attempts import worst
+from pytest_accel.judging.verdicts.judge_attempts import worse
 from pytest_accel.probes.declare import declaration_of
 from pytest_accel.skus.waivers import Waivers
 
@@ -136,7 +136,7 @@ def hours_done(runs: Sequence[SeriesRun]) -> float:
     return sum(run.seconds for run in runs) / 3600
 
 
-def merged(runs: Sequence[SeriesRun], last: Sequence[Verdict]) -> list[Verdict]:
+def worst_verdicts(runs: Sequence[SeriesRun], last: Sequence[Verdict]) -> list[Verdict]:
     """Return the worst verdict on each limit.
 
     `last` are the verdicts of the last whole run. A verdict that says nothing about the hardware counts there alone.
@@ -145,11 +145,11 @@ def merged(runs: Sequence[SeriesRun], last: Sequence[Verdict]) -> list[Verdict]:
     by_key = {verdict.key: verdict for verdict in last}
     for run in runs:
         for verdict in run.verdicts:
-            by_key[verdict.key] = worst(by_key.get(verdict.key), verdict)
+            by_key[verdict.key] = worse(by_key.get(verdict.key), verdict)
     return list(by_key.values())
 
 
-def unfinished(runs: Sequence[SeriesRun], waivers: Waivers) -> list[Verdict]:
+def unfinished_runs(runs: Sequence[SeriesRun], waivers: Waivers) -> list[Verdict]:
     """Return a verdict on each run that began and did not end, unless it was stopped in order, which its record says.
 
     A waiver of the limit `series.run_N` explains what ended it, such as a power cut.
@@ -161,7 +161,7 @@ def unfinished(runs: Sequence[SeriesRun], waivers: Waivers) -> list[Verdict]:
     ]
 
 
-def paused(runs: Sequence[SeriesRun]) -> float:
+def paused_share(runs: Sequence[SeriesRun]) -> float:
     """Return the share of the time in which the devices had no load, between runs that follow each other directly."""
     pauses = [
         max(0.0, new.loaded[0] - old.loaded[1] - (new.epoch - old.epoch if old.boot == new.boot else 0.0))
@@ -181,20 +181,20 @@ def closing(
     `last` is the record of the last whole run, None before there is one. `stopped` is how a run closed that ended the
     series early: it was interrupted, or broken by an error of software.
     """
-    elapsed, share = hours_done(runs), paused(runs)
-    verdicts = [*merged(runs, last.verdicts if last else ()), *unfinished(runs, waivers)]
+    elapsed, share = hours_done(runs), paused_share(runs)
+    verdicts = [*worst_verdicts(runs, last.verdicts if last else ()), *unfinished_runs(runs, waivers)]
     loaded = tuple(dict.fromkeys(name for run in runs for name in run.loaded_names))
     around = replace((last.circumstances if last else None) or Circumstances(), loaded=loaded)
-    against = [*around.against, *(Against("run", reason) for reason in _differing(runs))]
-    against += [Against("run", f"the load may pause for {MOST_PAUSED:.0%} of the time")] * (share > MOST_PAUSED)
+    against = [*around.against, *(Objection("run", reason) for reason in _differing(runs))]
+    against += [Objection("run", f"the load may pause for {MOST_PAUSED:.0%} of the time")] * (share > MOST_PAUSED)
     remains = elapsed < hours
     simulated = any(run.simulated for run in runs)
     if reason := unreliable(runs) or (LEFT if remains else ""):
-        against.append(Against("time", reason))
+        against.append(Objection("time", reason))
     conclusion = close(verdicts, replace(around, simulated=simulated, against=against))
     if stopped and conclusion.result is not Result.REJECTED:
         conclusion = stopped
-    failed_keys = {verdict.key for verdict in conclusion.named if verdict.fails}
+    failed_keys = {verdict.key for verdict in conclusion.verdicts if verdict.fails}
     first = next((run.number for run in runs for verdict in run.verdicts if verdict.key in failed_keys), 0)
     span = f"{round(elapsed, 3):.3g}" + (f" of {hours:g}" if remains else "")
     remarks = [f"{counted(len(runs), 'run')} in {span} h", f"load paused for {share:.1%}", *_events(runs)]

@@ -16,7 +16,7 @@ from pytest_accel.core.measurement import Device, Measurement
 from pytest_accel.core.metric_name import parse
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.verdict import show
-from pytest_accel.judging.facts.inventory import Discovery, facts, read
+from pytest_accel.judging.facts.inventory import Discovery, facts, read_fact
 
 BY_LOAD: Mapping[str, str] = {
     "health.slowdown": "soak.throttle.*",
@@ -32,16 +32,16 @@ COUNTED: Mapping[str, str] = {
 NOT_COMPARED = frozenset(NOW)
 """Facts that a device at rest and one that has just worked state differently."""
 
-_COUNTED_FACTS = {fact for counter in ERROR_COUNTERS.values() for fact in (counter.fact, *counter.also)}
+_COUNTED_FACTS = {fact for counter in ERROR_COUNTERS.values() for fact in (counter.fact, *counter.extras)}
 
 
-def watched(metric: str) -> bool:
+def is_watched(metric: str) -> bool:
     """Return True for a metric `inventory.*` or `health.*` that must not change during a run."""
     figure = FACT_METRICS.get(metric)
     return figure is not None and metric not in (*BY_LOAD, *COUNTED) and not _COUNTED_FACTS & set(figure.facts)
 
 
-WATCHED = tuple(filter(watched, FACT_METRICS))
+WATCHED = tuple(filter(is_watched, FACT_METRICS))
 FACTS = frozenset(name for metric in WATCHED for name in FACT_METRICS[metric].facts) - NOT_COMPARED
 """The facts of which these metrics are made."""
 
@@ -62,7 +62,7 @@ class FactWatch:
         for device in devices:
             self._devices.setdefault(device.uuid, device)
 
-    def read(self, at: float, during: str, answers: Mapping[str, Mapping[str, Any]]) -> None:
+    def enter(self, at: float, during: str, answers: Mapping[str, Mapping[str, Any]]) -> None:
         """Enter the facts that the devices state at `at` after the probe `during`, which is empty after the last one.
 
         A fact that is not among the answers is not compared: those of the links are not in every reading.
@@ -89,7 +89,7 @@ class FactWatch:
             moved_facts = changed & set(FACT_METRICS[metric].facts)
             if not moved_facts:
                 continue
-            (unit, old, _), (_, new, _) = read(metric, device), read(metric, updated)
+            (unit, old, _), (_, new, _) = read_fact(metric, device), read_fact(metric, updated)
             if old is not None and new is not None and old != new:
                 last = self._read.get((uuid, min(moved_facts)), START)
                 name = parse(metric).variant.replace("_", " ")

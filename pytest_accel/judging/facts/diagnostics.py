@@ -15,7 +15,7 @@ OF_GIVEN = Limit(METRIC, "text", equals=PASS, origin="--accel-diag", declared_by
 """The limit where an output was given to the run and no file has a limit."""
 
 
-def measured(report: Report | str, devices: Sequence[Device], level: int) -> Iterator[Measurement]:
+def measurements(report: Report | str, devices: Sequence[Device], level: int) -> Iterator[Measurement]:
     """Yield the measurement of each device by the report of a diagnostic at a level; a text is why there is none."""
     for device in devices:
         results = [] if isinstance(report, str) else _of_device(report, device)

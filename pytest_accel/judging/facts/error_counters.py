@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS, LINKS, Counter, asked_of_all, sane
+from pytest_accel.core.fact_metrics import ERROR_COUNTERS, FACT_METRICS, LINKS, Counter, sane, shared_request
 from pytest_accel.core.measurement import Device, Measurement, Trouble
 from pytest_accel.core.metric_name import parse
 from pytest_accel.core.reasons import Note
@@ -19,10 +19,12 @@ from pytest_accel.core.run import CountedEntry
 from pytest_accel.judging.facts import inventory
 
 
-def judged_by(fact: str) -> tuple[str, ...]:
+def metrics_of(fact: str) -> tuple[str, ...]:
     """Return the metrics that judge a fact of a device: `inventory.*`, `health.*` and `counters.*`."""
     metrics = [metric for metric, figure in FACT_METRICS.items() if fact in figure.facts]
-    counters = [f"counters.{name}" for name, counter in ERROR_COUNTERS.items() if fact in (counter.fact, *counter.also)]
+    counters = [
+        f"counters.{name}" for name, counter in ERROR_COUNTERS.items() if fact in (counter.fact, *counter.extras)
+    ]
     return (*metrics, *counters)
 
 
@@ -30,14 +32,14 @@ def judged_by(fact: str) -> tuple[str, ...]:
 class CounterReading:
     """The counters of one device at one moment (`at`, in seconds since the epoch).
 
-    `troubles` has the reason for each counter that could not be read, `failed` the reason if the device did not answer
+    `troubles` has the reason for each counter that could not be read, `failure` the reason if the device did not answer
     at all.
     """
 
     at: float
     numbers: Mapping[str, int] = field(default_factory=dict)
     troubles: Mapping[str, Trouble] = field(default_factory=dict)
-    failed: Trouble | None = None
+    failure: Trouble | None = None
 
 
 OF_LINKS = frozenset(name for name, counter in ERROR_COUNTERS.items() if counter.fact == LINKS)
@@ -48,20 +50,20 @@ stress links, at the start and at the end, so that their intervals may cover sev
 def reading(at: float, facts: Mapping[str, Any], names: Collection[str] = tuple(ERROR_COUNTERS)) -> CounterReading:
     """Return the counters `names` among the facts of a device, as the sensor sends them."""
     if "lost" in facts:
-        return CounterReading(at, failed=Trouble("device", f"the device was lost: {facts['lost']}"))
+        return CounterReading(at, failure=Trouble("device", f"the device was lost: {facts['lost']}"))
     if "silent" in facts:
-        return CounterReading(at, failed=Trouble("need", str(facts["silent"])))
+        return CounterReading(at, failure=Trouble("need", str(facts["silent"])))
     numbers, troubles = {}, {}
     for name in names:
         counter = ERROR_COUNTERS[name]
         try:
-            raw = [facts[counter.fact], *(_besides(facts, extra) for extra in counter.also)]
+            raw = [facts[counter.fact], *(_besides(facts, extra) for extra in counter.extras)]
             values = [sane(value, counter.unit) for value in raw]
-            numbers[name] = sane(counter.read(*values), counter.unit)
+            numbers[name] = sane(counter.total(*values), counter.unit)
         except KeyError as missing:
-            fact_names = (counter.fact, *counter.also)
+            fact_names = (counter.fact, *counter.extras)
             fact = missing.args[0] if missing.args[0] in fact_names else f"nvlink_{missing.args[0]}"
-            troubles[name] = inventory.lacking(facts, fact)
+            troubles[name] = inventory.missing_fact(facts, fact)
         except (TypeError, ValueError) as error:
             troubles[name] = Trouble("need", f"the value of {counter.fact} cannot be interpreted: {error}")
     return CounterReading(at, numbers, troubles)
@@ -78,14 +80,14 @@ def _besides(facts: Mapping[str, Any], name: str) -> Any:
 class ReadingWindow:
     """The interval between two readings of a device: which probe ran, and which counters increased by how much.
 
-    `failed` has the reason if one of the two readings got no answer.
+    `failure` has the reason if one of the two readings got no answer.
     """
 
     during: str
     started: float
     ended: float
     increases: Mapping[str, int] = field(default_factory=dict)
-    failed: Trouble | None = None
+    failure: Trouble | None = None
 
 
 def _window(during: str, before: CounterReading, after: CounterReading) -> ReadingWindow:
@@ -95,7 +97,7 @@ def _window(during: str, before: CounterReading, after: CounterReading) -> Readi
         if change := number - before.numbers.get(name, number):
             increases[name] = change if change > 0 else number  # a counter that decreased was reset in between
     increases = {name: change for name, change in increases.items() if change}
-    return ReadingWindow(during, before.at, after.at, increases, after.failed or before.failed)
+    return ReadingWindow(during, before.at, after.at, increases, after.failure or before.failure)
 
 
 @dataclass
@@ -103,7 +105,7 @@ class _Book:
     """The readings of some counters, by UUID, and the windows between them."""
 
     names: Collection[str]
-    last: dict[str, CounterReading] = field(default_factory=dict)
+    newest: dict[str, CounterReading] = field(default_factory=dict)
     """The newest reading; a number that is missing in it is carried over from the one before."""
     first_troubles: dict[str, Mapping[str, Trouble]] = field(default_factory=dict)
     """The troubles of the numbers that are missing in the first reading, whose increase is therefore not known."""
@@ -111,13 +113,13 @@ class _Book:
 
     def enter(self, uuid: str, during: str, at: float, facts: Mapping[str, Any]) -> None:
         """Add a reading, and the window since the one before."""
-        newest, before = reading(at, facts, self.names), self.last.get(uuid)
+        newest, before = reading(at, facts, self.names), self.newest.get(uuid)
         if before is None:
-            self.last[uuid], self.first_troubles[uuid] = newest, newest.troubles
+            self.newest[uuid], self.first_troubles[uuid] = newest, newest.troubles
             return
         self.windows.setdefault(uuid, []).append(_window(during, before, newest))
-        if not newest.failed:
-            self.last[uuid] = replace(newest, numbers={**before.numbers, **newest.numbers})
+        if not newest.failure:
+            self.newest[uuid] = replace(newest, numbers={**before.numbers, **newest.numbers})
 
 
 AFTER = "the time after the last probe"
@@ -145,16 +147,16 @@ class CounterReadings:
         for uuid, entry in counted.items():
             for book in (self._counters, self._links):
                 numbers = {name: number for name, number in entry["numbers"].items() if name in book.names}
-                book.last[uuid] = CounterReading(entry["at"], numbers)
+                book.newest[uuid] = CounterReading(entry["at"], numbers)
                 book.first_troubles[uuid] = {}
 
     @property
-    def counted(self) -> dict[str, CountedEntry]:
+    def totals(self) -> dict[str, CountedEntry]:
         """The newest totals of the devices, by UUID."""
-        links = self._links.last
+        links = self._links.newest
         return {
             uuid: {"at": newest.at, "numbers": {**newest.numbers, **(links[uuid].numbers if uuid in links else {})}}
-            for uuid, newest in self._counters.last.items()
+            for uuid, newest in self._counters.newest.items()
         }
 
     @property
@@ -162,7 +164,7 @@ class CounterReadings:
         """True if something was measured since the links were read."""
         return bool(self._since)
 
-    def read(
+    def enter(
         self,
         at: float,
         during: str,
@@ -181,7 +183,7 @@ class CounterReadings:
         if not answers:  # the library or the sensor may be the reason, so no device is called lost
             answers, absent = {}, {"silent": "the sensor did not answer"}
         self._since += [during] if during else []
-        for uuid in dict.fromkeys((*self._counters.last, *devices, *answers)):
+        for uuid in dict.fromkeys((*self._counters.newest, *devices, *answers)):
             facts = answers.get(uuid, absent)
             self._asked[uuid] = facts.get("recovery_action")
             self._counters.enter(uuid, during or AFTER, at, facts)
@@ -190,7 +192,7 @@ class CounterReadings:
         if links:
             self._since = []
 
-    def last(self, uuid: str) -> ReadingWindow | None:
+    def last_window(self, uuid: str) -> ReadingWindow | None:
         """Return the newest window of a device, or None before its second reading.
 
         Its increases include those of the links' counters, if these were read at its end.
@@ -200,28 +202,29 @@ class CounterReadings:
             return replace(newest, increases={**newest.increases, **links.increases})
         return newest
 
-    def lost(self, uuid: str) -> str | None:
+    def loss(self, uuid: str) -> str | None:
         """Return the reason why the device is lost, by its newest window; None if it is not."""
-        window = self.last(uuid)
-        return window.failed.reason if window and window.failed and window.failed.kind == "device" else None
+        window = self.last_window(uuid)
+        return window.failure.reason if window and window.failure and window.failure.kind == "device" else None
 
-    def measured(self, metric: str, device: Device) -> Measurement:
+    def measurement(self, metric: str, device: Device) -> Measurement:
         """Return one metric `counters.*` of one device, over the whole run."""
         name = parse(metric).variant
         book = self._links if name in OF_LINKS else self._counters
-        counter, windows, last = ERROR_COUNTERS.get(name), book.windows.get(device.uuid, []), book.last.get(device.uuid)
+        counter, windows = ERROR_COUNTERS.get(name), book.windows.get(device.uuid, [])
+        last = book.newest.get(device.uuid)
         if counter is None:
             return _troubled(metric, device, Trouble("need", f"this version knows no counter {name}"))
         if not windows or last is None:
             return _troubled(metric, device, Trouble("need", "no probe ran during which it could have increased"))
         for window in (*self.windows.get(device.uuid, []), *windows):
-            if window.failed:
-                reason = f"{window.failed.reason}, during {window.during}"
-                return _troubled(metric, device, Trouble(window.failed.kind, reason))
+            if window.failure:
+                reason = f"{window.failure.reason}, during {window.during}"
+                return _troubled(metric, device, Trouble(window.failure.kind, reason))
         if trouble := last.troubles.get(name) or book.first_troubles[device.uuid].get(name):
             return _troubled(metric, device, trouble)
         actions = self._asked if name == "recovery_asked" else {}
-        cause = asked_of_all(actions.get(device.uuid), [*actions.values()])
+        cause = shared_request(actions.get(device.uuid), [*actions.values()])
         measurement = _judged(metric, device, counter, windows)
         return replace(measurement, notes=(*measurement.notes, Note("disturbed", cause))) if cause else measurement
 
@@ -253,7 +256,7 @@ def _worst(name: str, counter: Counter, moving: Sequence[ReadingWindow]) -> tupl
 
     def rate(sequence: Sequence[ReadingWindow]) -> float:
         total = sum(window.increases[name] for window in sequence)
-        return counter.over(total, sequence[-1].ended - sequence[0].started)
+        return counter.value_over(total, sequence[-1].ended - sequence[0].started)
 
     sequences = [moving[first:last] for first, last in combinations(range(len(moving) + 1), 2)]
     # on a tie the shortest sequence names the probes best

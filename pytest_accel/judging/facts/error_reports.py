@@ -34,7 +34,7 @@ MOST_SHOWN = 50
 
 
 @dataclass(frozen=True)
-class Ended:
+class WorkerEnd:
     """A worker process of a device that has ended, whether we ended it or not."""
 
     uuid: str
@@ -46,13 +46,13 @@ class Ended:
 class ErrorReports:
     """The error reports of a run, and which sources could be followed."""
 
-    heard: list[ErrorReport] = field(default_factory=list)
+    reports: list[ErrorReport] = field(default_factory=list)
     deaf: dict[str, str | None] = field(default_factory=dict)
     """Each source with the reason why it cannot be followed, None if it is followed."""
-    ended: list[Ended] = field(default_factory=list)
+    worker_ends: list[WorkerEnd] = field(default_factory=list)
     deaf_to: dict[tuple[str, str], str] = field(default_factory=dict)
     """The reason why a source does not report about one device, by source and UUID."""
-    missed: str | None = None
+    gap: str | None = None
     """The reason why reports may have been missed for a part of the run, or None."""
 
     def hear(self, event: Mapping[str, Any], addresses: Mapping[str, str | None]) -> str | None:
@@ -72,7 +72,7 @@ class ErrorReports:
             subjects = [NODE]
         for subject in subjects:
             number, pid = event.get("number", 0), event.get("pid")
-            self.heard.append(ErrorReport(subject, number, event["at"], event["source"], pid, text, name))
+            self.reports.append(ErrorReport(subject, number, event["at"], event["source"], pid, text, name))
         title = f"{name or 'Xid ' + str(event.get('number'))} of {address or 'an unknown device'}"
         return None if subjects else f"{title}, which is not a device of this run: {text}"
 
@@ -83,30 +83,30 @@ class ErrorReports:
         elif problem:
             self.deaf_to[source, uuid] = problem
 
-    def unheard(self, uuid: str) -> str | None:
+    def gap_of(self, uuid: str) -> str | None:
         """Return the reason why Xids of the device may have been missed; None if a source was followed throughout."""
         reasons = [reason or self.deaf_to.get((source, uuid)) for source, reason in self.deaf.items()]
         if reasons and None in reasons:
-            return self.missed
+            return self.gap
         return "; ".join(filter(None, reasons)) or "no source reports them here"
 
-    def of(self, uuid: str) -> list[ErrorReport]:
+    def reports_of(self, uuid: str) -> list[ErrorReport]:
         """Return the reports of a device in order of time, without duplicates.
 
         If several sources reported the same error, the source with the most reports of it counts, on a tie one with
         texts.
         """
         unique: list[ErrorReport] = []
-        reports = [report for report in self.heard if report.uuid == uuid]
+        reports = [report for report in self.reports if report.uuid == uuid]
         for copies in grouped(reports, lambda report: report.title).values():
             groups = grouped(copies, lambda report: report.source).values()
             best = max(groups, key=lambda group: (len(group), any(report.text for report in group)))
             unique += best
         return sorted(unique, key=lambda report: report.at)
 
-    def ours(self, report: ErrorReport) -> bool:
+    def is_cleanup(self, report: ErrorReport) -> bool:
         """Return True if the driver reports the clean-up after one of our workers."""
-        workers = [worker for worker in self.ended if worker.uuid == report.uuid]
+        workers = [worker for worker in self.worker_ends if worker.uuid == report.uuid]
         if report.message:
             delays = [report.at - worker.at for worker in workers]
             return messages()[report.message].after_kill and any(0 <= delay <= AFTER_KILL_SECONDS for delay in delays)
@@ -116,8 +116,8 @@ class ErrorReports:
     def causes(self) -> list[ErrorReport]:
         """Return the reports of devices that others may follow from, one of each kind and second."""
         by_fault: dict[object, ErrorReport] = {}
-        for report in self.heard:
-            if report.uuid != NODE and not self.ours(report):
+        for report in self.reports:
+            if report.uuid != NODE and not self.is_cleanup(report):
                 kind = known(report).kind, xids.nearness(report.number, report.text)
                 by_fault.setdefault((report.uuid, report.title, *kind, int(report.at)), report)
         return [*by_fault.values()]
@@ -147,18 +147,18 @@ class ErrorReports:
                     return other
         return None
 
-    def measured(self, metric: str, subject: str, windows: Sequence[ReadingWindow]) -> Measurement:
+    def measurement(self, metric: str, subject: str, windows: Sequence[ReadingWindow]) -> Measurement:
         """Return the number of Xids, or kernel messages, of one kind (`metric`) on a device or node in `windows`."""
         kind, causes = _kind(metric), self.causes()
-        reports = [report for report in self.of(subject) if bool(report.message) != (metric in METRICS)]
+        reports = [report for report in self.reports_of(subject) if bool(report.message) != (metric in METRICS)]
         reports = [report for report in reports if known(report).kind == kind]
-        reports = [report for report in reports if not (self.ours(report) or self.cause(report, causes))]
+        reports = [report for report in reports if not (self.is_cleanup(report) or self.cause(report, causes))]
         if metric in METRICS:
-            unheard = None if reports else self.unheard(subject)
+            unheard = None if reports else self.gap_of(subject)
             trouble = Trouble("need", f"Xids cannot be observed: {unheard}") if unheard else None
             return _measured(metric, subject, reports, windows, trouble)
         deaf = self.deaf.get(SOURCE, "it is not followed here")
-        trouble = Trouble("need", self.missed) if self.missed else None
+        trouble = Trouble("need", self.gap) if self.gap else None
         if deaf:  # not unmeasured: counters, Xids and the devices themselves report most of the same errors
             trouble = Trouble("not_applicable", f"the kernel log cannot be read: {deaf}")
         if not windows and not reports:
@@ -166,7 +166,7 @@ class ErrorReports:
         return _measured(metric, subject, reports, windows, None if reports else trouble)
 
 
-def reported(metric: str) -> bool:
+def counts_reports(metric: str) -> bool:
     """Return True for a metric that counts Xids or messages of the kernel log."""
     return _kind(metric) is not None
 

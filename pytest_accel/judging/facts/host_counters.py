@@ -27,7 +27,7 @@ HOST_RATES = {
 """The counters by the variant of the metric `host_counters.*`; each is read from the host fact of the same name."""
 
 
-def measured(metric: str, before: HostCountedEntry | None, now: HostCountedEntry) -> Measurement:
+def measurement(metric: str, before: HostCountedEntry | None, now: HostCountedEntry) -> Measurement:
     """Return the increase of one metric `host_counters.*`, with the parts (ports, controllers) that increased.
 
     A counter that could not be read before the first probe either is not applicable here. One that could be read then
@@ -52,7 +52,7 @@ def measured(metric: str, before: HostCountedEntry | None, now: HostCountedEntry
         metric=metric,
         subject=NODE,
         unit=counter.unit,
-        value=counter.over(sum(increases.values()), now["at"] - before["at"]),
+        value=counter.value_over(sum(increases.values()), now["at"] - before["at"]),
         started=before["at"],
         ended=now["at"],
         notes=(Note("at", some(parts)),) if parts else (),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from pytest_accel.core.fact_metrics import FACT_METRICS, asked_of_all, sane
+from pytest_accel.core.fact_metrics import FACT_METRICS, sane, shared_request
 from pytest_accel.core.host_facts import HOST_FACTS
-from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Trouble, Value
+from pytest_accel.core.measurement import EVERYTHING_ELSE, NODE, Device, Measurement, Names, Trouble, Value
 from pytest_accel.core.messages import Problem
 from pytest_accel.core.reasons import Note
 from pytest_accel.core.sku_types import Limit, Sku, is_unknown_part
@@ -25,7 +25,7 @@ UNNAMED = (
 NO_LIMIT = Trouble("not_applicable", "it states 0 W, which means that it has no power limit of its own")
 
 
-def read(metric: str, device: Device) -> tuple[str, Value | None, Trouble | None]:
+def read_fact(metric: str, device: Device) -> tuple[str, Value | None, Trouble | None]:
     """Return unit and value of one metric of one device, or the trouble that explains why there is no value.
 
     The trouble is a need if permissions, the driver or a passing failure hide the fact, and not applicable if the
@@ -36,20 +36,20 @@ def read(metric: str, device: Device) -> tuple[str, Value | None, Trouble | None
         return "text", None, Trouble("need", f"this version knows no fact {metric}, so no driver reads it")
     facts = {**device.facts, "memory_bytes": device.memory_bytes or None}
     for name in figure.facts:
-        trouble = lacking(facts, name) if facts.get(name) is None else None
+        trouble = missing_fact(facts, name) if facts.get(name) is None else None
         if trouble and (name in figure.needs or trouble.kind == "need"):
             return figure.unit, None, trouble
     if figure.unit == "W" and any(facts[name] == 0 for name in figure.needs):
         return figure.unit, None, NO_LIMIT
     try:
         names = figure.facts
-        value = figure.of(*(sane(facts.get(name), figure.unit) for name in names))
-        return figure.unit, value, lacking(facts, names[-1]) if value is None else None
+        value = figure.compute(*(sane(facts.get(name), figure.unit) for name in names))
+        return figure.unit, value, missing_fact(facts, names[-1]) if value is None else None
     except (ArithmeticError, KeyError, TypeError, ValueError) as error:
         return figure.unit, None, Trouble("need", f"the driver's answer cannot be interpreted: {error}")
 
 
-def lacking(facts: Facts, name: str) -> Trouble:
+def missing_fact(facts: Facts, name: str) -> Trouble:
     """Return the trouble that explains why a fact is missing."""
     unread = facts.get("unread", {})
     if cause := unread.get(name) or unread.get(EVERYTHING_ELSE):
@@ -62,7 +62,7 @@ def disturbance(metric: str, device: Device, devices: Sequence[Device] = ()) -> 
     """Return the disturbance for which the device is not to blame, such as foreign processes, or None."""
     if metric == "health.recovery_action":
         actions = [other.facts.get("recovery_action") for other in devices]
-        return asked_of_all(device.facts.get("recovery_action"), actions)
+        return shared_request(device.facts.get("recovery_action"), actions)
     processes = device.facts.get("processes") if metric == "health.foreign_processes" else None
     return f"in use by pid {', '.join(str(process['pid']) for process in processes)}" if processes else None
 
@@ -71,18 +71,23 @@ def disturbance(metric: str, device: Device, devices: Sequence[Device] = ()) -> 
 class Discovery:
     """The answer of the sensor to a discovery.
 
-    `problems` are drivers that failed, `shown` the accelerators that the PCI bus and /dev show without any driver.
+    `problems` are drivers that failed, `unclaimed` the accelerators that the PCI bus and /dev show without any driver.
     `expected_by` says what makes the expected number of devices certain, such as a platform that was named; empty if
     nothing does. `part` is True if it is the number of a part of the node, of which the bus shows all devices.
     """
 
     devices: tuple[Device, ...] = ()
     problems: Sequence[Problem] = ()
-    shown: Sequence[dict[str, Any]] = field(default=())
+    unclaimed: Sequence[dict[str, Any]] = ()
     container: str = ""
     """The kind of the container that the run is in, empty for none."""
     expected_by: str = ""
     part: bool = False
+
+    @property
+    def names(self) -> Names:
+        """Display name by subject (the UUID of a device, or NODE)."""
+        return Names.of(self.devices)
 
     def unreachable(self, vendor: str | None) -> Trouble | None:
         """Return the trouble with accelerators that the machine shows and no driver can use, or None.
@@ -107,12 +112,12 @@ class Discovery:
 
         Devices of the drivers in `excluded`, which are missing here, are left out.
         """
-        drivers = {entry["driver"] for entry in self.shown if vendor in (None, entry["driver"])} - excluded
+        drivers = {entry["driver"] for entry in self.unclaimed if vendor in (None, entry["driver"])} - excluded
         for driver in sorted(drivers):
-            on_bus = [entry for entry in self.shown if entry["driver"] == driver and entry["pci"]]
+            on_bus = [entry for entry in self.unclaimed if entry["driver"] == driver and entry["pci"]]
             count = sum(device.driver == driver for device in self.devices)
             if not count:
-                locations = _listed([entry["where"] for entry in self.shown if entry["driver"] == driver])
+                locations = _listed([entry["where"] for entry in self.unclaimed if entry["driver"] == driver])
                 return f"the machine shows {locations}, but the {driver} driver finds no device: check dmesg"
             if len(on_bus) > count and not self.part:
                 missing = self._not_found(on_bus, len(on_bus) - count)
@@ -180,7 +185,7 @@ def _nameless(device: Device, sku: Sku | None) -> Trouble | None:
 
 def _stated(metric: str, devices: Sequence[Device], now: float, sku: Sku | None) -> list[Measurement]:
     """Return one metric of every device, each with the values of all devices for comparison."""
-    answers = {device: read(metric, device) for device in devices}
+    answers = {device: read_fact(metric, device) for device in devices}
     on_all = {device: value for device, (_, value, _) in answers.items() if value is not None}
     measurements = [
         Measurement(
@@ -196,7 +201,7 @@ def _stated(metric: str, devices: Sequence[Device], now: float, sku: Sku | None)
         )
         for device, (unit, value, trouble) in answers.items()
     ]
-    compared = withheld(measurements, devices)
+    compared = with_needs(measurements, devices)
     if sku and "watts" not in sku.datasheet.power:  # the limit is a module's, and one of its devices states it
         pairs = zip(measurements, compared, strict=True)
         compared = [raw if raw.trouble == NO_LIMIT else adjusted for raw, adjusted in pairs]
@@ -212,7 +217,7 @@ def _comparable(metric: str, device: Device, other: Device) -> bool:
     return metric not in FIRMWARE or device.facts.get("pci_subsystem") == other.facts.get("pci_subsystem")
 
 
-def withheld(measurements: Sequence[Measurement], devices: Sequence[Device]) -> list[Measurement]:
+def with_needs(measurements: Sequence[Measurement], devices: Sequence[Device]) -> list[Measurement]:
     """Return the measurements, with a need for "not applicable" where another device of the model has a value."""
     models = {device.uuid: device.model for device in devices}
     return [_as_others(measurement, measurements, models) for measurement in measurements]

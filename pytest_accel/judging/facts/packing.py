@@ -11,7 +11,7 @@ from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.sku_types import DeclaredBy, Limit, Sku
 from pytest_accel.core.words import listed
 from pytest_accel.drivers import registry
-from pytest_accel.judging.facts.inventory import lacking
+from pytest_accel.judging.facts.inventory import missing_fact
 from pytest_accel.skus.packing_list import VERSIONS, ListedBoard, PackingList, index_of, pci_address, same
 
 SERIAL, LIST = "inventory.serial", "inventory.packing_list"
@@ -74,7 +74,7 @@ class Listing:
     row: ListedBoard | None = None
 
 
-def measured(
+def facts(
     metric: str, boards: PackingList, devices: Sequence[Device], host: str, now: float = 0.0
 ) -> list[Measurement]:
     """Return the measurements of one of the metrics, made at `now` (seconds since the epoch), on the node `host`."""
@@ -111,7 +111,7 @@ def standing(boards: PackingList, device: Device, host: str) -> Listing:
         return Listing(ListState.DIFFERENT, words, row)
     for name in VERSIONS:
         if getattr(row, name) and not device.facts.get(name):
-            reason = lacking(device.facts, name).reason
+            reason = missing_fact(device.facts, name).reason
             words = f"{serial}: the list (line {row.line}) demands a version; {reason}"
             return Listing(ListState.NO_VERSION, words, row)
     return Listing(ListState.AS_LISTED, AS_LISTED, row)

@@ -75,7 +75,7 @@ DIVISIONS = (
 )
 
 
-def whole(devices: Iterable[Device], sku: Sku) -> list[Device]:
+def whole_devices(devices: Iterable[Device], sku: Sku) -> list[Device]:
     """Return the devices that have the PCI id of the whole product, and that no hypervisor shares out."""
     ids = sku.match.get("pci_ids", ())
     return [device for device in devices if device.pci_id in ids and device.facts.get("virtualization") not in SHARED]

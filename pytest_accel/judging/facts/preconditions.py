@@ -82,7 +82,7 @@ OBSTACLES = (
 )
 
 
-def stopped(probe: Declaration, subject: str, devices: Iterable[Device], platform: Platform) -> str | None:
+def obstacle(probe: Declaration, subject: str, devices: Iterable[Device], platform: Platform) -> str | None:
     """Return the reason why `probe` would be meaningless on the subject, with the remedy, or None.
 
     The state of any device stops a probe of the subject NODE.

@@ -78,12 +78,12 @@ def _shared(measurement: Measurement, outcome: Outcome, lost_devices: Mapping[st
 
 def per_node(outcomes: Sequence[Outcome], call: Request, peak_of: PeakOf) -> list[Measurement]:
     """Return the measurements of a collective: those of its slowest rank, or the trouble of the rank that failed."""
-    failures = [(outcome, outcome.trouble) for outcome in outcomes if outcome.trouble and not outcome.trouble.stopped]
+    failures = [(outcome, outcome.trouble) for outcome in outcomes if outcome.trouble and not outcome.trouble.secondary]
     failures.sort(key=lambda pair: pair[0].group[0].uuid not in call.lost)  # others noticed, and may have said so first
     if failures:
         measurement = _troubled(*failures[0], NODE, call)
         assert measurement.trouble
-        if not failures[0][1].shared and measurement.trouble.kind != "external":
+        if not failures[0][1].culprit_unknown and measurement.trouble.kind != "external":
             device = failures[0][0].group[0]
             reason = f"{device.name}: {measurement.trouble.reason}"
             measurement = replace(measurement, trouble=replace(measurement.trouble, reason=reason, blamed=device.uuid))
@@ -218,7 +218,7 @@ def of_alone(measurement: Measurement, earlier: Sequence[Measurement]) -> float 
     return measurement.value / values[-1] if values else None
 
 
-def compared(measurements: Sequence[Measurement]) -> list[Measurement]:
+def compare_checksums(measurements: Sequence[Measurement]) -> list[Measurement]:
     """Return the measurements, with a device trouble for each whose checksum differs from the majority's.
 
     The checksums of one metric are those of the same result on every device of a kind. Without a majority every device

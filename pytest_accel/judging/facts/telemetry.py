@@ -145,7 +145,7 @@ def _sampled(readings: Sequence[Reading]) -> TelemetrySummary:
     spans = [(before, after["at"] - before["at"]) for before, after in itertools.pairwise(sampled)]
     summary: TelemetrySummary = {"sampled": names, "unseen": max((span for _, span in spans), default=0.0)}
     for name in names:
-        summary[name] = math.fsum(span for reading, span in spans if masked(name, reading))
+        summary[name] = math.fsum(span for reading, span in spans if has_reason(name, reading))
     return summary
 
 
@@ -154,11 +154,11 @@ def _stands_still(name: ReasonName, readings: Sequence[Reading]) -> bool:
     rows = [row for row in readings if "reasons" in row and name in row]
     if name == "sw_power_cap_s" or len({row[name] for row in rows}) != 1:
         return False
-    states = itertools.pairwise((row["at"], masked(name, row)) for row in rows)
+    states = itertools.pairwise((row["at"], has_reason(name, row)) for row in rows)
     return math.fsum(end - start for (start, was_set), (end, is_set) in states if was_set and is_set) >= STILL_SECONDS
 
 
-def masked(name: str, reading: Reading) -> bool:
+def has_reason(name: str, reading: Reading) -> bool:
     """Return True if the mask of a reading has the reason; an unnamed hardware slowdown only by itself."""
     mask = int(reading.get("reasons", 0))
     return bool(mask & MASKED[name]) and not (name == "hw_slowdown_s" and mask & NAMED)
@@ -179,7 +179,7 @@ def _share(summary: TelemetrySummary, counter: Literal["steal_s", "foreign_s"], 
     return summary.get(counter, 0.0) / (seconds * max(1, len(device.cpus))) if seconds else 0.0
 
 
-def misplaced(measurement: Measurement) -> str | None:
+def misplacement(measurement: Measurement) -> str | None:
     """Return the reason why a device is not to blame for a slow host copy: it ran on CPUs of another NUMA node."""
     if measurement.conditions.get("numa") != "far":
         return None
@@ -187,7 +187,7 @@ def misplaced(measurement: Measurement) -> str | None:
     return f"the cpuset excludes every CPU of NUMA node {node}, to which the device is attached"
 
 
-def warmed(measurement: Measurement, readings: Sequence[Reading]) -> float | None:
+def temperature_rise(measurement: Measurement, readings: Sequence[Reading]) -> float | None:
     """Return the rise in K of a device from the early seconds of a droop to the late ones; None if unread."""
     late_seconds = measurement.details.get("late_seconds")
     if late_seconds is None:
@@ -229,7 +229,7 @@ def _rise(readings: Sequence[Reading], start: float, *windows: tuple[float, floa
     return fmean(later) - fmean(earlier) if earlier and later else None
 
 
-def seen_beside(measurement: Measurement, device: Device, summary: TelemetrySummary) -> list[Measurement]:
+def sensor_metrics(measurement: Measurement, device: Device, summary: TelemetrySummary) -> list[Measurement]:
     """Return the metrics of the same probe call that only the sensor can measure."""
     if measurement.metric == "soak.rate":
         return soak_measurements(measurement, device, summary)

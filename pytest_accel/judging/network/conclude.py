@@ -11,7 +11,7 @@ from statistics import median_high
 from typing import Final
 
 from pytest_accel.core import exits
-from pytest_accel.core.details import Found, NetworkPart, NodeRound, RoundKind
+from pytest_accel.core.details import NetworkOutcome, NetworkPart, NodeRound, RoundKind
 from pytest_accel.core.measurement import NODE
 from pytest_accel.core.network_run import (
     NAMED,
@@ -47,7 +47,7 @@ def conclude(run: NetworkRun) -> Conclusion:
     conclusions = []
     for node, (outcome, text) in enumerate(_outcomes(state)):
         rails = _rails(run, node) if outcome in NAMED else ()
-        conclusions.append(NodeConclusion(outcome, state.best(node), _partners(state, node), rails, text))
+        conclusions.append(NodeConclusion(outcome, state.best_value(node), _partners(state, node), rails, text))
     together = next((result.value for result in _results(run, "all")), None)
     islands = [island for island in state.islands if conclusions[island[0]].found == "island"]
     conclusion = Conclusion(conclusions, state.median, _paths(state), islands, together)
@@ -84,13 +84,13 @@ def _results(run: NetworkRun, *kinds: RoundKind) -> list[GroupResult]:
 # -- the nodes
 
 
-def _outcomes(state: Standing) -> list[tuple[Found, str]]:
+def _outcomes(state: Standing) -> list[tuple[NetworkOutcome, str]]:
     """Return the conclusion on each node, and its words."""
     run, reason = state.run, _why_nobody(state)
-    outcomes: dict[int, tuple[Found, str]] = dict(state.excluded)
+    outcomes: dict[int, tuple[NetworkOutcome, str]] = dict(state.excluded)
     for node in set(state.slow) - outcomes.keys():
         partners = counted(_partners(state, node), "partner")
-        out_of_reach = state.best(node) is None
+        out_of_reach = state.best_value(node) is None
         outcomes[node] = "slow", f"no pair could be measured, with any of {partners}" if out_of_reach else ""
     for island in state.islands if not (state.too_many or state.all_short) else ():
         if all(state.lacks(node) == (0, []) for node in island):
@@ -98,7 +98,7 @@ def _outcomes(state: Standing) -> list[tuple[Found, str]]:
             outcomes.update(dict.fromkeys(island, ("island", names)))
     domain_texts = {node: text for nodes, text in _short_domains(state) for node in nodes}
     for node in state.active:
-        score = state.best(node)
+        score = state.best_value(node)
         if node in state.corrupt:
             outcomes[node] = "wrong", _wrong_data(state, node)
         elif node in outcomes:
@@ -231,7 +231,7 @@ def _not_judged(state: Standing, conclusion: Conclusion) -> list[str]:
         is_few = len(state.participants) < 2
         return [f"{counted(len(state.participants), 'node')} took part" if is_few else "no pair could be measured"]
     names = [node.name for node in state.run.nodes]
-    texts: dict[tuple[Found, str], list[str]] = {}
+    texts: dict[tuple[NetworkOutcome, str], list[str]] = {}
     for name, finding in zip(names, conclusion.nodes, strict=True):
         if finding.found in ("unclear", "unmeasured"):
             texts.setdefault((finding.found, finding.text), []).append(name)

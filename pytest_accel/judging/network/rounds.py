@@ -79,13 +79,13 @@ def _matching(state: Standing, nodes: Sequence[int], name: str, turn: int, count
         return []
     rounds = matchings(nodes, count, _rng(state, name))
     planned = rounds[turn % len(rounds)]
-    pairs: Groups = [pair for pair in planned if state.excluded.keys().isdisjoint(pair) and state.between(*pair)]
+    pairs: Groups = [pair for pair in planned if state.excluded.keys().isdisjoint(pair) and state.crosses(*pair)]
     busy = {node for pair in pairs for node in pair}
     spare = [node for node in nodes if node not in busy and node not in state.excluded]
     _rng(state, f"{name} {turn}").shuffle(spare)
     spare.sort(key=lambda node: state.run.nodes[node].domain if state.apart else "")
     half = len(spare) // 2
-    return pairs + [pair for pair in zip(spare[:half], spare[-half:], strict=False) if state.between(*pair)]
+    return pairs + [pair for pair in zip(spare[:half], spare[-half:], strict=False) if state.crosses(*pair)]
 
 
 def matchings(nodes: Sequence[int], count: int, rng: Random) -> list[list[tuple[int, int]]]:
@@ -130,9 +130,9 @@ def _confirm(state: Standing, turn: int) -> Groups:
         partners, islands = state.lacks(node)
         pools: list[Iterable[int]] = [_by_leaf(state, node, proven, by_leaf)] if partners else []
         pools += [rng.sample(island, len(island)) for island in islands]
-        excluded = state.confirmed_with(node) | busy
+        excluded = state.confirmers(node) | busy
         others = (other for other in chain(*pools) if other not in excluded and other != node)
-        candidates = (other for other in others if state.between(node, other))
+        candidates = (other for other in others if state.crosses(node, other))
         if node not in busy and (partner := next(candidates, None)) is not None:
             groups.append((node, partner))
             busy.update((node, partner))
@@ -148,7 +148,7 @@ def _by_leaf(state: Standing, node: int, proven: Sequence[int], by_leaf: Mapping
     met_nodes = {other for meeting in state.pairs_of.get(node, ()) for other in meeting.nodes}
     local = by_leaf.get(leaf, ()) if leaf else ()
     remote = (other for other in proven if not leaf or state.run.nodes[other].leaf != leaf)
-    order = chain(remote, local) if state.confirmed_with(node) & state.good_nodes else chain(local, remote)
+    order = chain(remote, local) if state.confirmers(node) & state.good_nodes else chain(local, remote)
     postponed: list[int] = []
     for other in order:
         if other not in met_nodes:

@@ -14,7 +14,7 @@ from functools import cached_property
 from statistics import median_high
 from typing import Final, NamedTuple
 
-from pytest_accel.core.details import Found, RoundKind
+from pytest_accel.core.details import NetworkOutcome, RoundKind
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.network_run import SCORED, SHORT, NetworkRun, ReportOutcome
 
@@ -51,7 +51,7 @@ class Standing:
 
     run: NetworkRun
     meetings: Sequence[Meeting]
-    excluded: dict[int, tuple[Found, str]]
+    excluded: dict[int, tuple[NetworkOutcome, str]]
     """Nodes that take no part any more: "not reached" or "left out", and the reason."""
 
     @cached_property
@@ -72,7 +72,7 @@ class Standing:
 
     # -- speed
 
-    def best(self, node: int, kinds: Sequence[RoundKind] = SCORED) -> float | None:
+    def best_value(self, node: int, kinds: Sequence[RoundKind] = SCORED) -> float | None:
         """Return the best value of a node in pairs, None if it has none."""
         values = (meeting.value for meeting in self.pairs_of.get(node, ()) if meeting.kind in kinds)
         return max((value for value in values if value is not None), default=None)
@@ -80,7 +80,7 @@ class Standing:
     @cached_property
     def median(self) -> float | None:
         """The median of the nodes' best values in the first pairs; the upper one of two."""
-        scores = [score for node in self.participants if (score := self.best(node, ("pairs",))) is not None]
+        scores = [score for node in self.participants if (score := self.best_value(node, ("pairs",))) is not None]
         return median_high(scores) if scores else None
 
     @cached_property
@@ -132,7 +132,7 @@ class Standing:
     def proven(self) -> set[int]:
         """The good nodes that are fast enough to confirm suspects with, and showed no wrong data."""
         bar = self.bar(PROVEN)
-        return {node for node in self.good_nodes - self.wrong_suspects if (self.best(node) or 0.0) >= bar}
+        return {node for node in self.good_nodes - self.wrong_suspects if (self.best_value(node) or 0.0) >= bar}
 
     @cached_property
     def too_many(self) -> bool:
@@ -155,7 +155,7 @@ class Standing:
     def wrong_suspects(self) -> set[int]:
         """The nodes that are or may be the reason of wrong data: those with several such pairs, else both of a pair."""
         cleared = {
-            node for meeting in self.wrong_pairs for node in meeting.nodes if len(self.confirmed_with(node)) >= PARTNERS
+            node for meeting in self.wrong_pairs for node in meeting.nodes if len(self.confirmers(node)) >= PARTNERS
         }
         count = Counter(node for meeting in self.wrong_pairs for node in meeting.nodes if node not in cleared)
         suspects = set(self.corrupt)
@@ -167,16 +167,16 @@ class Standing:
 
     # -- what is still to try, and who is named
 
-    def confirmed_with(self, node: int) -> set[int]:
+    def confirmers(self, node: int) -> set[int]:
         """Return the partners that a suspect met to be confirmed."""
         meetings = [meeting for meeting in self.pairs_of.get(node, ()) if meeting.kind == "confirm" and meeting.tried]
         return {meeting.nodes[1] for meeting in meetings if meeting.nodes[0] == node}
 
     def lacks(self, node: int) -> tuple[int, list[list[int]]]:
         """Return the number of proven nodes, and the islands, that a suspect has yet to meet before it is named."""
-        partners_met = self.confirmed_with(node)
+        partners_met = self.confirmers(node)
         met_nodes = {other for meeting in self.pairs_of.get(node, ()) for other in meeting.nodes} & self.good_nodes
-        proven = sum(self.between(node, other) for other in self.proven) if self.apart else len(self.proven)
+        proven = sum(self.crosses(node, other) for other in self.proven) if self.apart else len(self.proven)
         confirmed = len(partners_met & self.good_nodes)
         if node in self.good_nodes or any(node in island for island in self.islands):
             return max(0, min(PARTNERS, proven) - confirmed), []
@@ -193,7 +193,7 @@ class Standing:
         slow_nodes = [node for node in sorted(alone) if self.lacks(node) == (0, [])]
         return slow_nodes if len(slow_nodes) <= max(1, MOST_NAMED * len(self.participants)) else []
 
-    def between(self, first: int, second: int) -> bool:
+    def crosses(self, first: int, second: int) -> bool:
         """Return True if a pair of the nodes measures the network that is judged: that between the NVLink domains."""
         domains = {self.run.nodes[node].domain for node in (first, second)}
         return not self.apart or len(domains) > 1 or domains == {""}
@@ -213,7 +213,7 @@ class Standing:
 def standing(run: NetworkRun) -> Standing:
     """Return the standing after the rounds of a network run."""
     meetings: list[Meeting] = []
-    excluded: dict[int, tuple[Found, str]] = {
+    excluded: dict[int, tuple[NetworkOutcome, str]] = {
         index: ("left out", node.left_out) for index, node in enumerate(run.nodes) if node.left_out
     }
     for network_round in run.rounds:

@@ -30,7 +30,7 @@ WARNED = 1e-3
 ENOUGH = {"memory": 3, "host": 3, "link": 3, "compute": 4}
 """The least number of devices by the part that a metric stresses. Rates of memory and links are set by clock and width;
 products follow power and temperature, and differ by several percent."""
-ONE_NODE = RULES["neighbours"]["peer links"].fails[-1]
+ONE_NODE = RULES["neighbours"]["peer links"].fail_losses[-1]
 """The share by which a figure of a whole node, such as a collective, may be short of the only one that is known: what
 is allowed for links whose spread nobody stated."""
 EFFICIENCY = 0.37
@@ -84,7 +84,7 @@ class CalibrationOutlier:
     deviations: float
     source: str
     """The record that is nearest to the value."""
-    also: tuple[str, ...] = ()
+    other_metrics: tuple[str, ...] = ()
     """Other metrics in which it is an outlier, too."""
 
 
@@ -118,11 +118,11 @@ class Spreads:
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class CalibratedMetric:
     """The figures of known-good devices in one metric, and the limit that follows.
 
     `bound` is a floor for a rate and a ceiling for a time; `warn` lies between it and the healthy values.
-    `deviations` is the distance of the bound from the centre in standard deviations, and `why` what set it.
+    `deviations` is the distance of the bound from the centre in standard deviations, and `bound_basis` what set it.
     """
 
     metric: str
@@ -140,7 +140,7 @@ class Calibrated:
     bound: float
     warn: float
     deviations: float
-    why: str
+    bound_basis: str
 
     @property
     def rate(self) -> bool:
@@ -152,10 +152,10 @@ class Calibrated:
 class Calibration:
     """The metrics that were calibrated, the devices that were left out, and why metrics have no result."""
 
-    metrics: Sequence[Calibrated]
+    metrics: Sequence[CalibratedMetric]
     outliers: Sequence[CalibrationOutlier]
-    left_out: Mapping[str, str]
-    kept: Sequence[GoodFigure] = ()
+    skipped_metrics: Mapping[str, str]
+    figures: Sequence[GoodFigure] = ()
     """The readings that the figures rest on."""
 
 
@@ -250,7 +250,7 @@ def _outliers(by_metric: Mapping[str, Sequence[GoodFigure]]) -> list[Calibration
     outliers = []
     for group in by_device.values():
         first, *others = sorted(group, key=lambda outlier: -outlier.deviations)
-        outliers.append(replace(first, also=tuple(sorted(outlier.metric for outlier in others))))
+        outliers.append(replace(first, other_metrics=tuple(sorted(outlier.metric for outlier in others))))
     return outliers
 
 
@@ -273,10 +273,10 @@ def _outliers_of(readings: Sequence[GoodFigure]) -> list[CalibrationOutlier]:
     outliers = []
     for device, value in middles.items():
         loss = distance(value, first.unit, family_of(first.metric, first.unit), reference)
-        if loss and abs(loss.lost) > loss.allowed:
+        if loss and abs(loss.loss) > loss.allowed_loss:
             figures = [figure for figure in readings if figure.device == device]
             source = min(figures, key=lambda figure: abs(figure.value - value)).source
-            deviations = abs(loss.lost) / spread if spread else math.inf
+            deviations = abs(loss.loss) / spread if spread else math.inf
             outliers.append(CalibrationOutlier(device, first.metric, first.unit, value, centre, deviations, source))
     return outliers
 
@@ -284,7 +284,7 @@ def _outliers_of(readings: Sequence[GoodFigure]) -> list[CalibrationOutlier]:
 # -- one metric
 
 
-def _calibrated(readings: Sequence[GoodFigure], *, processors: bool) -> Calibrated:
+def _calibrated(readings: Sequence[GoodFigure], *, processors: bool) -> CalibratedMetric:
     """Return centre, spread and limit of one metric of healthy devices."""
     first, series = readings[0], _series(readings)
     middles = {key: median(values) for key, values in series.items()}
@@ -294,7 +294,7 @@ def _calibrated(readings: Sequence[GoodFigure], *, processors: bool) -> Calibrat
     low, high = _rounded(min(values), up=False), _rounded(max(values), up=True)
     nodes = len({node for node, _ in series})
     bound, warn, reason = _limit(first.unit, centre, spreads, (low, high), alone=first.of_node and nodes == 1)
-    return Calibrated(
+    return CalibratedMetric(
         metric=first.metric,
         unit=first.unit,
         conditions=first.conditions,
@@ -308,7 +308,7 @@ def _calibrated(readings: Sequence[GoodFigure], *, processors: bool) -> Calibrat
         bound=bound,
         warn=warn,
         deviations=abs(bound / centre - 1) / spreads.total if spreads.total else math.inf,
-        why=reason,
+        bound_basis=reason,
     )
 
 

@@ -24,7 +24,7 @@ from pytest_accel.core.sku_types import DeclaredBy
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict, show
 from pytest_accel.drivers import registry
 from pytest_accel.judging.verdicts.background import SpreadOf
-from pytest_accel.judging.verdicts.history import kept, key
+from pytest_accel.judging.verdicts.history import is_baseline, key
 from pytest_accel.judging.verdicts.like_devices import value_of
 from pytest_accel.judging.verdicts.references import drop
 
@@ -63,51 +63,51 @@ class Direction(Enum):
 class Difference:
     """A difference between the first and the last of the compared records.
 
-    `where` are the devices that it is about, or "node", or empty. `then` and `now` are values as text. `counts` is True
-    if a figure or a state of the hardware is worse by more than two runs differ by, which the exit status tells.
+    `names` are the devices that it is about, or "node", or empty. `before` and `after` are values as text. `counts` is
+    True if a figure or a state of the hardware is worse by more than two runs differ by, which the exit status tells.
     """
 
     kind: SubjectKind
-    where: tuple[str, ...]
-    what: str
-    then: str
-    now: str
+    names: tuple[str, ...]
+    item: str
+    before: str
+    after: str
     direction: Direction = Direction.OTHER
     counts: bool = False
     note: str = ""
     """A remark, such as that the limit is another one; empty without one."""
-    lost: float | None = None
+    loss: float | None = None
     """The share of speed that a figure lost, negative for a gain."""
-    allowed: float | None = None
+    allowed_loss: float | None = None
     """The share by which two runs may differ."""
 
     @property
     def order(self) -> tuple[Any, ...]:
         """The sort key among all differences, the most important one first."""
-        beyond = abs(self.lost) / self.allowed if self.lost is not None and self.allowed else 0.0
+        beyond = abs(self.loss) / self.allowed_loss if self.loss is not None and self.allowed_loss else 0.0
         ranks = list(SubjectKind).index(self.kind), list(Direction).index(self.direction)
-        return (*ranks, not self.counts, -beyond, self.what, self.then, self.now, self.note)
+        return (*ranks, not self.counts, -beyond, self.item, self.before, self.after, self.note)
 
 
 @dataclass(frozen=True)
 class RecordComparison:
-    """The differences between two records, most important first. `other` is the reason if they are not comparable."""
+    """The differences between two records, most important first. `obstacle` says why they are not comparable."""
 
     first: Run
     last: Run
     differences: Sequence[Difference] = ()
-    compared: int = 0
+    count: int = 0
     """The number of figures that were compared."""
     not_compared: int = 0
     """The number of figures that one of the records has no comparable one for."""
-    other: str = ""
+    obstacle: str = ""
 
     @property
     def exit(self) -> int:
         """The exit status: 1 if hardware is worse by more than two runs differ by, else 6 if not all was compared."""
         if any(difference.counts for difference in self.differences):
             return exits.REJECTED
-        return exits.NOT_JUDGED if self.other else exits.HOLDS
+        return exits.NOT_JUDGED if self.obstacle else exits.HOLDS
 
 
 def compare(first: Run, last: Run, spread_of: SpreadOf) -> RecordComparison:
@@ -127,9 +127,9 @@ def compare(first: Run, last: Run, spread_of: SpreadOf) -> RecordComparison:
         *_slower(first, last, [(before[key], after[key]) for key in keys], names, spread_of),
     ]
     differences.sort(key=attrgetter("order"))
-    groups = grouped(differences, lambda difference: (difference.order, bool(difference.where)))
+    groups = grouped(differences, lambda difference: (difference.order, bool(difference.names)))
     merged = [
-        replace(group[0], where=tuple(dict.fromkeys(name for difference in group for name in difference.where)))
+        replace(group[0], names=tuple(dict.fromkeys(name for difference in group for name in difference.names)))
         for group in groups.values()
     ]
     return RecordComparison(first, last, merged, len(keys), len(before.keys() ^ after.keys()))
@@ -275,7 +275,7 @@ def _by_name(files: Mapping[str, str]) -> dict[str, str]:
 def _verdicts(first: Run, last: Run, names: Mapping[str, str]) -> Iterator[Difference]:
     """Yield the verdicts that got worse or better, and the result of the run if it did."""
     by_key = {_verdict_key(verdict): verdict for verdict in first.verdicts}
-    rates = {(measurement.metric, measurement.subject) for measurement in last.measurements if kept(measurement)}
+    rates = {(measurement.metric, measurement.subject) for measurement in last.measurements if is_baseline(measurement)}
     for after in last.verdicts:
         before = by_key.get(_verdict_key(after))
         if before is not None and after.subject in names and before.status is not after.status:
@@ -323,7 +323,7 @@ def _of_hardware(before: Verdict, after: Verdict) -> bool:
 
 def _figures(run: Run) -> dict[tuple[str, str], Measurement]:
     """Return the figures of a record by key (`history.key`) and subject; of several attempts the last one counts."""
-    return {(key(figure), figure.subject): figure for figure in run.measurements if kept(figure)}
+    return {(key(figure), figure.subject): figure for figure in run.measurements if is_baseline(figure)}
 
 
 def _slower(
@@ -338,9 +338,9 @@ def _slower(
     for before, after in pairs:
         earlier = EarlierFigure(value_of(before), first.started[:10], str(first.path))
         change = drop(after, Past(last=earlier), spread_of(after.metric))
-        if change is None or abs(change.distance.lost) <= change.distance.allowed:
+        if change is None or abs(change.distance.loss) <= change.distance.allowed_loss:
             continue
-        direction = Direction.OTHER if processor else Direction.WORSE if change.distance.lost > 0 else Direction.BETTER
+        direction = Direction.OTHER if processor else Direction.WORSE if change.distance.loss > 0 else Direction.BETTER
         yield Difference(
             SubjectKind.FIGURE,
             (names[after.subject],),
@@ -350,6 +350,6 @@ def _slower(
             direction,
             direction is Direction.WORSE,
             PROCESSOR if processor else "",
-            change.distance.lost,
-            change.distance.allowed,
+            change.distance.loss,
+            change.distance.allowed_loss,
         )

@@ -30,7 +30,7 @@ def allowance(limit: Limit, basis: Basis | None) -> float:
     return room / limit.reference if room > 0 else USUAL_ALLOWANCE
 
 
-def far(verdict: Verdict, limit: Limit, *, once: bool = False) -> bool:
+def beyond_allowance(verdict: Verdict, limit: Limit, *, once: bool = False) -> bool:
     """Return True for a shortfall that counts although the run had no time to measure it again.
 
     With `once`, for one that counts although the metric held when it was measured again. A limit that demands one value

@@ -14,7 +14,7 @@ from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Status, Verdict
 from pytest_accel.judging.verdicts.background import Background, PastOf, SpreadOf, no_past, no_spread
 from pytest_accel.judging.verdicts.judge_attempts import Explain, judge, stored_cause
-from pytest_accel.judging.verdicts.like_devices import Attempts, Kinds, kind_of, like, near
+from pytest_accel.judging.verdicts.like_devices import Attempts, Kinds, kind_of, like, neighbours
 
 MetricKey = tuple[str, str]
 """Metric and subject."""
@@ -28,7 +28,7 @@ class ProbeError(Exception):
 class RunAttempts:
     """The attempts of a run by metric and subject, oldest first, and what they are judged with."""
 
-    measured: dict[MetricKey, list[Measurement]] = field(default_factory=dict)
+    by_key: dict[MetricKey, list[Measurement]] = field(default_factory=dict)
     kinds: Kinds = field(default_factory=dict)
     """The kind of each device (`like_devices.kind_of`)."""
     spread_of: SpreadOf = no_spread
@@ -56,12 +56,12 @@ class RunAttempts:
 
     def background(self, key: MetricKey) -> Background:
         """Return the references of a metric of a device besides its limit."""
-        devices = like(self.measured, self.kinds, *key), near(self.measured, self.kinds, *key)
+        devices = like(self.by_key, self.kinds, *key), neighbours(self.by_key, self.kinds, *key)
         return Background(*devices, self.spread_of(key[0]), self.past_of, self.not_repeated.get(key[0], ""))
 
     def verdict(self, key: MetricKey, limit: Limit | None, attempts: Attempts | None = None) -> Verdict:
         """Return the verdict on the attempts at a key, or on those that are given in their stead."""
-        measurements = self.measured[key] if attempts is None else attempts
+        measurements = self.by_key[key] if attempts is None else attempts
         return judge(measurements, limit, self.software, self.explain, self.background(key))
 
 
@@ -79,13 +79,13 @@ class RequestAttempts(RunAttempts):
 
     def add(self, measurement: Measurement) -> None:
         """Keep an attempt, and drop the verdicts on its metric that were given without it."""
-        self.measured.setdefault((measurement.metric, measurement.subject), []).append(measurement)
+        self.by_key.setdefault((measurement.metric, measurement.subject), []).append(measurement)
         self._unrecorded.append(measurement)
         self._verdicts = {key: entries for key, entries in self._verdicts.items() if key[0] != measurement.metric}
 
-    def read(self, fact: Measurement) -> None:
+    def add_reading(self, fact: Measurement) -> None:
         """Keep another reading of a fact, such as a counter, unless it is what the reading before it was."""
-        earlier = self.measured.get((fact.metric, fact.subject))
+        earlier = self.by_key.get((fact.metric, fact.subject))
         if not earlier or replace(fact, started=earlier[-1].started, ended=earlier[-1].ended) != earlier[-1]:
             self.add(fact)
 
@@ -94,11 +94,11 @@ class RequestAttempts(RunAttempts):
 
         A probe that broke before it returned a metric has attempted that metric all the same.
         """
-        if (metric, subject) in self.measured:
+        if (metric, subject) in self.by_key:
             return
         # the sensor yields several metrics of a run; their troubles are one attempt
         runs: dict[tuple[float, float, str], Measurement] = {}
-        for attempt in (attempt for attempts in self.measured.values() for attempt in attempts):
+        for attempt in (attempt for attempts in self.by_key.values() for attempt in attempts):
             if attempt.subject == subject and attempt.trouble:
                 runs.setdefault((attempt.started, attempt.ended, attempt.how), attempt)
         for attempt in runs.values():
@@ -109,9 +109,9 @@ class RequestAttempts(RunAttempts):
         unrecorded, self._unrecorded = self._unrecorded, []
         return unrecorded
 
-    def judged(self, metric: str, subject: str, limit: Limit | None) -> Verdict:
+    def verdict_on(self, metric: str, subject: str, limit: Limit | None) -> Verdict:
         """Return the verdict on one subject. Raises ProbeError if the probe failed by an error in its own code."""
-        attempts = self.measured.get((metric, subject), [])
+        attempts = self.by_key.get((metric, subject), [])
         if not attempts:
             return Verdict(metric, subject, Status.UNMEASURED, (Note("not_returned"),), limit=limit)
         for attempt in attempts:
@@ -131,17 +131,17 @@ class RequestAttempts(RunAttempts):
     def end_rounds(self, not_repeated: str = "") -> None:
         """Note that there is no further round; `not_repeated` says why there is no time to repeat what falls short."""
         self.rounds_ended = True
-        self.not_repeated = {metric: not_repeated for metric, _ in self.measured} if not_repeated else {}
+        self.not_repeated = {metric: not_repeated for metric, _ in self.by_key} if not_repeated else {}
         self._verdicts.clear()
 
-    def short(self, metric: str, limit: Limit | None) -> list[Verdict]:
+    def shortfalls(self, metric: str, limit: Limit | None) -> list[Verdict]:
         """Return the verdicts that a repeat could overturn or confirm; empty after the repeat.
 
         These are failures, and the devices that are behind their neighbours or their own past.
         """
         verdicts = [
             self._verdict((name, subject), limit)
-            for (name, subject), attempts in ({} if self.rounds_ended else self.measured).items()
+            for (name, subject), attempts in ({} if self.rounds_ended else self.by_key).items()
             if name == metric and not any(attempt.trouble for attempt in attempts)
         ]
         return [verdict for verdict in verdicts if verdict.behind or verdict.status is Status.FAIL]

@@ -47,14 +47,14 @@ ALIKE: tuple[ReferenceKind, ...] = ("neighbours", "elsewhere")
 """The references that are like devices of the same run."""
 
 
-class Fails(NamedTuple):
+class FailLosses(NamedTuple):
     """The losses from which on a device fails, by what is known of the spread."""
 
-    ours: float = math.inf
+    own_probe: float = math.inf
     """Our own probe showed it on this product."""
-    other: float = math.inf
+    other_source: float = math.inf
     """Another tool or another product showed it."""
-    unknown: float = math.inf
+    no_spread: float = math.inf
     """None is known, or the noise is not."""
 
 
@@ -62,19 +62,19 @@ class Fails(NamedTuple):
 class Rule:
     """The losses of speed from which on one counts, and from which on it fails, as fractions; `inf` is never.
 
-    With a known spread a loss counts from `sigmas` standard deviations of the distance on, at least from `least`;
-    without one from `unknown` on, plus what the like devices lost since the same earlier run, at most `unknown` again.
-    It fails from `fail_sigmas` on, at least from the `fails` of the spread.
+    With a known spread a loss counts from `sigmas` standard deviations of the distance on, at least from `min_loss`;
+    without one from `no_spread` on, plus what the like devices lost since the same earlier run, at most `no_spread`
+    again. It fails from `fail_sigmas` on, at least from the `fail_losses` of the spread.
     """
 
     sigmas: float
-    least: float
-    unknown: float = math.inf
+    min_loss: float
+    no_spread: float = math.inf
     fail_sigmas: float = 0.0
-    fails: Fails = Fails()  # noqa: RUF009  immutable
+    fail_losses: FailLosses = FailLosses()  # noqa: RUF009  immutable
 
 
-_LINKS = Rule(4.0, 0.01, math.inf, 6.0, Fails(0.02, 0.05, 0.08))
+_LINKS = Rule(4.0, 0.01, math.inf, 6.0, FailLosses(0.02, 0.05, 0.08))
 _WIDE, _LATENCY = Rule(math.inf, 0.0, 0.15), Rule(math.inf, 0.0)
 
 
@@ -86,13 +86,13 @@ def _by_part(sigmas: float, unknown: float = math.inf, unknown_other: float = ma
 
 RULES: Mapping[ReferenceKind, Mapping[Family, Rule]] = {
     "neighbours": {
-        "memory": Rule(4.0, 0.01, math.inf, 6.0, Fails(0.02, 0.03, 0.03)),
+        "memory": Rule(4.0, 0.01, math.inf, 6.0, FailLosses(0.02, 0.03, 0.03)),
         "host link": _LINKS,
         "peer links": _LINKS,
         # 22 % is the widest range that was published over whole clusters (arXiv 2208.11035v3, abstract); 25 % is found
-        "matmul": Rule(4.0, 0.02, 0.15, 0.0, Fails(0.24, 0.24, 0.24)),
+        "matmul": Rule(4.0, 0.02, 0.15, 0.0, FailLosses(0.24, 0.24, 0.24)),
         # 4.7 % is the widest range at one clock in 42 nodes of V100 (tests/real/series)
-        "matmul at the clock": Rule(4.0, 0.02, 0.15, 0.0, Fails(0.12, 0.12, 0.12)),
+        "matmul at the clock": Rule(4.0, 0.02, 0.15, 0.0, FailLosses(0.12, 0.12, 0.12)),
         "other": Rule(4.0, 0.02, 0.15),
         "power": _WIDE,
         # latencies depend on the socket and the switch of a device by more than rates do
@@ -103,8 +103,8 @@ RULES: Mapping[ReferenceKind, Mapping[Family, Rule]] = {
     "past": _by_part(4.0, 0.02, 0.055),
     "fleet": {
         **_by_part(6.0),
-        **dict.fromkeys(("memory", "host link", "peer links"), Rule(6.0, 0.01, math.inf, 6.0, Fails(0.02))),
-        "matmul": Rule(6.0, 0.02, math.inf, 6.0, Fails(0.24)),
+        **dict.fromkeys(("memory", "host link", "peer links"), Rule(6.0, 0.01, math.inf, 6.0, FailLosses(0.02))),
+        "matmul": Rule(6.0, 0.02, math.inf, 6.0, FailLosses(0.24)),
     },
     "known good": _by_part(5.0),
 }
@@ -125,7 +125,7 @@ class Reference:
     count: int = 1
     spread: float | None = None
     noise: float = 0.0
-    ours: bool = True
+    own_probe: bool = True
     """False if another tool or another product showed the spread."""
     one_node: bool = False
     """True if no more than one node, or another product, showed the spread."""
@@ -135,7 +135,7 @@ class Reference:
     """The widest range of products at one clock that was published inside healthy nodes of the class, as a fraction."""
     raw_width: float | None = None
     """The same at any clock."""
-    shared: float = 0.0
+    shared_loss: float = 0.0
     """The loss since an earlier run that the other like devices show too (their median), as a fraction."""
 
     @property
@@ -147,13 +147,13 @@ class Reference:
 
 @dataclass(frozen=True)
 class Distance:
-    """The distance of a value behind its reference: the share of speed `lost`, negative for a faster one.
+    """The distance of a value behind its reference: `loss` is a share of speed, negative for a faster one.
 
-    It counts above `allowed` and fails above `fails_from`, which is infinite where no distance fails.
+    It counts above `allowed_loss` and fails above `fails_from`, which is infinite where no distance fails.
     """
 
-    lost: float
-    allowed: float
+    loss: float
+    allowed_loss: float
     fails_from: float
     reference: Reference
     family: Family
@@ -161,19 +161,19 @@ class Distance:
     @property
     def status(self) -> Status:
         """FAIL, MARGINAL, or PASS if the distance does not count."""
-        if self.lost > self.fails_from or self.far:
+        if self.loss > self.fails_from or self.beyond_noise:
             return Status.FAIL
-        return Status.MARGINAL if self.lost > self.allowed else Status.PASS
+        return Status.MARGINAL if self.loss > self.allowed_loss else Status.PASS
 
     @property
-    def far(self) -> bool:
+    def beyond_noise(self) -> bool:
         """True for a distance to like devices that no noise explains, so that it counts although it was seen once."""
-        return self.reference.kind in ALIKE and self.lost > FAR
+        return self.reference.kind in ALIKE and self.loss > FAR
 
     @property
-    def crossed(self) -> float:
+    def threshold(self) -> float:
         """The loss from which on the status is what it is."""
-        return min(self.fails_from, FAR) if self.status is Status.FAIL else self.allowed
+        return min(self.fails_from, FAR) if self.status is Status.FAIL else self.allowed_loss
 
     @property
     def at_clock(self) -> bool:
@@ -186,19 +186,20 @@ def distance(value: float, unit: str, family: Family, reference: Reference) -> D
     if reference.middle <= 0 or (is_time(unit) and value <= 0):
         return None
     lost = 1 - speed_share(value, reference.middle, unit)
-    return Distance(lost, *allowed(family, reference), reference, family)
+    return Distance(lost, *loss_bounds(family, reference), reference, family)
 
 
-def allowed(family: Family, reference: Reference) -> tuple[float, float]:
+def loss_bounds(family: Family, reference: Reference) -> tuple[float, float]:
     """Return the losses from which on a value counts as behind, and from which on it fails (`RULES`)."""
     rules = RULES[reference.kind]
     rule, deviation = rules.get(family) or rules["other"], reference.deviation
     spread_known = reference.spread is not None and math.isfinite(rule.sigmas) and math.isfinite(deviation)
-    counts_from, fails_from = rule.unknown + max(0.0, min(reference.shared, rule.unknown)), rule.fails.unknown
+    counts_from = rule.no_spread + max(0.0, min(reference.shared_loss, rule.no_spread))
+    fails_from = rule.fail_losses.no_spread
     if spread_known:  # behind like devices it never finds less than an unknown one, so that is the upper bound
         upper, factor = counts_from if reference.kind in ALIKE else math.inf, OF_ONE_NODE if reference.one_node else 1.0
-        counts_from = min(factor * max(_sigmas(rule.sigmas, reference) * deviation, rule.least), upper)
-        lower = rule.fails.ours if reference.ours else rule.fails.other
+        counts_from = min(factor * max(_sigmas(rule.sigmas, reference) * deviation, rule.min_loss), upper)
+        lower = rule.fail_losses.own_probe if reference.own_probe else rule.fail_losses.other_source
         fails_from = min(max(_sigmas(rule.fail_sigmas, reference) * deviation, lower), fails_from)
     if family == "matmul at the clock":
         fails_from = min(max(fails_from, reference.raw_width or 0.0), OF_WIDTH * (reference.width or math.inf))
@@ -214,19 +215,19 @@ def _sigmas(sigmas: float, reference: Reference) -> float:
 
 
 @dataclass(frozen=True)
-class Confirmed:
+class Confirmation:
     """The conclusion from the rounds of a run: the status, the distance that is told, and the doubts about the repeat.
 
-    `at_first` says that the repeat does not show the distance any more.
+    `cleared` says that the repeat does not show the distance any more.
     """
 
     status: Status
     distance: Distance
-    at_first: bool = False
+    cleared: bool = False
     doubt: tuple[Note, ...] = ()
 
 
-def confirm(rounds: Sequence[Distance | None], not_repeated: str = "") -> Confirmed | None:
+def confirm(rounds: Sequence[Distance | None], not_repeated: str = "") -> Confirmation | None:
     """Return the conclusion from the distances of all rounds, oldest first; None if they show no loss.
 
     A round that could not be compared is None. The mildest round decides: a loss counts if every round shows it.
@@ -235,20 +236,20 @@ def confirm(rounds: Sequence[Distance | None], not_repeated: str = "") -> Confir
     """
     distances = [distance for distance in rounds if distance]
     doubt = tuple(unconfirmed(rounds, not_repeated))
-    if beyond_noise := [distance for distance in distances if distance.far]:
-        cleared = not distances[-1].far
-        return Confirmed(Status.FAIL, beyond_noise[-1], cleared, (Note("beyond_noise"),) if cleared else doubt)
+    if beyond_noise := [distance for distance in distances if distance.beyond_noise]:
+        cleared = not distances[-1].beyond_noise
+        return Confirmation(Status.FAIL, beyond_noise[-1], cleared, (Note("beyond_noise"),) if cleared else doubt)
     by_status = sorted(distances, key=lambda distance: WORST_FIRST.index(distance.status))
     if not distances or by_status[0].status is Status.PASS:
         return None
     mildest, last = by_status[-1].status, distances[-1]
     if mildest is not Status.PASS:
         status = Status.INCONCLUSIVE if doubt and mildest is Status.FAIL else mildest
-        return Confirmed(status, last, doubt=doubt)
+        return Confirmation(status, last, doubt=doubt)
     if by_status[0].status is not Status.FAIL:
         return None
     cleared = last.status is Status.PASS
-    return Confirmed(Status.MARGINAL, by_status[0] if cleared else last, cleared)
+    return Confirmation(Status.MARGINAL, by_status[0] if cleared else last, cleared)
 
 
 def unconfirmed(rounds: Sequence[object | None], not_repeated: str = "") -> list[Note]:

@@ -41,7 +41,7 @@ EXCUSES: Mapping[str, Excuse] = {
 """The excuses by the kind of their note. The first one that applies counts."""
 
 
-def excused(verdict: Verdict, measurement: Measurement) -> Verdict:
+def apply_excuses(verdict: Verdict, measurement: Measurement) -> Verdict:
     """Return the verdict on one measurement after the excuses among its notes."""
     # what has to be one value, such as a count of wrong results, has no margin: a disturbance does not make it right
     if verdict.status is Status.PASS and verdict.margin is not None:
@@ -56,7 +56,7 @@ def excused(verdict: Verdict, measurement: Measurement) -> Verdict:
     return verdict
 
 
-def doubted(verdict: Verdict, notes: Sequence[Note]) -> Verdict:
+def apply_doubts(verdict: Verdict, notes: Sequence[Note]) -> Verdict:
     """Return the verdict on all attempts after the notes of the last one: doubts about a value, where and when it was.
 
     "unproven" says why a value that holds is weak evidence, "doubt" what nothing published excludes of healthy devices.

@@ -19,7 +19,7 @@ from pytest_accel.core.run import BaselineEntry, EarlierFigure, Past
 from pytest_accel.core.stats import ENOUGH_ALIKE
 from pytest_accel.core.summary import Summary
 from pytest_accel.judging.verdicts.background import PastOf
-from pytest_accel.judging.verdicts.like_devices import LATENCY, POWER, compared, usable
+from pytest_accel.judging.verdicts.like_devices import LATENCY, POWER, is_comparable, usable
 
 VARYING = ("operations_per_block", "earlier_copies")
 """Conditions that differ from run to run, or from a measurement to its repeat, although the method is the same."""
@@ -52,16 +52,16 @@ def parts_of(key: str) -> tuple[str, str, str]:
     return metric, unit, method
 
 
-def kept(measurement: Measurement) -> bool:
+def is_baseline(measurement: Measurement) -> bool:
     """Return True for a figure that a later run is compared with: a rate or a time that says something of its device.
 
     Latencies and power depend on more than the device.
     """
-    if not usable(measurement) or measurement.noted("load") or measurement.how != "together":
+    if not usable(measurement) or measurement.note("load") or measurement.how != "together":
         return False
     if measurement.subject == NODE:
         return is_rate(measurement.unit)
-    return measurement.unit not in (LATENCY, POWER) and compared(measurement)
+    return measurement.unit not in (LATENCY, POWER) and is_comparable(measurement)
 
 
 def plausible(figures: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -152,7 +152,7 @@ class History:
     # -- what became of the devices
 
 
-def kept_in(entry: BaselineEntry) -> PastOf:
+def stored_pasts(entry: BaselineEntry) -> PastOf:
     """Return the function that finds the earlier figures that a record keeps."""
     pasts = entry.get("pasts", {})
     return lambda measurement: pasts.get(key(measurement), {}).get(measurement.subject)

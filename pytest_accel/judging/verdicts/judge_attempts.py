@@ -12,12 +12,12 @@ from pytest_accel.core.metric_name import OF_COUNTERS
 from pytest_accel.core.reasons import Alone, Cause, Note, Repeated, WrongData
 from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import WORST_FIRST, Status, Verdict
-from pytest_accel.judging.verdicts.allowance import far
+from pytest_accel.judging.verdicts.allowance import beyond_allowance
 from pytest_accel.judging.verdicts.background import NOTHING_ELSE, Background
-from pytest_accel.judging.verdicts.excuses import doubted, excused
+from pytest_accel.judging.verdicts.excuses import apply_doubts, apply_excuses
 from pytest_accel.judging.verdicts.like_devices import Attempts, together, usable, value_of
 from pytest_accel.judging.verdicts.limit import compare, information
-from pytest_accel.judging.verdicts.references import beside_references
+from pytest_accel.judging.verdicts.references import compare_with_references
 
 _OF_TROUBLE = {
     "device": Status.FAIL,
@@ -35,7 +35,7 @@ there is one, and the attempts of the like devices, the measurement's own includ
 
 def stored_cause(measurement: Measurement, *_: object) -> Cause | None:
     """Return the cause that the measurement itself notes, or None."""
-    noted = measurement.noted("cause")
+    noted = measurement.note("cause")
     return Cause(noted) if noted else None
 
 
@@ -61,7 +61,7 @@ def judge(
     if len(attempts) > 1 and not attempts[-1].trouble:  # this subject was measured again before the time was over
         background = replace(background, not_repeated="")
     verdict = _by_limit(attempts, case, background.not_repeated)
-    compared = beside_references(verdict, attempts, background)  # neighbours, the own past, other nodes
+    compared = compare_with_references(verdict, attempts, background)  # neighbours, the own past, other nodes
     if verdict.status is Status.FAIL or compared.status is not Status.FAIL:
         return compared
     cause = case.cause(fallen_short(attempts, compared))
@@ -82,7 +82,7 @@ class _Case:
         verdict = compare(measurements[-1], self.limit, rounds, self.software)
         if verdict.status is Status.FAIL and verdict.margin is not None:
             verdict = verdict.because(*self.cause([measurements[-1], *fallen_short(measurements[:-1], verdict)]))
-        return excused(verdict, measurements[-1])
+        return apply_excuses(verdict, measurements[-1])
 
     def cause(self, measurements: Sequence[Measurement]) -> list[Cause]:
         """Return the cause by the first measurement that shows one; if not by the one judged, the cause says so."""
@@ -104,7 +104,7 @@ def fallen_short(attempts: Sequence[Measurement], verdict: Verdict) -> list[Meas
     """
     rounds = [attempt for attempt in reversed(together(attempts)) if usable(attempt)]
     breaking = [attempt for attempt in rounds if verdict.breaks(value_of(attempt))]
-    at_first = any(comparison.at_first for comparison in verdict.compared)
+    at_first = any(comparison.at_first for comparison in verdict.comparisons)
     return breaking or ((rounds[-1:] if at_first else rounds) if verdict.behind else [])
 
 
@@ -121,7 +121,7 @@ def _by_limit(attempts: Sequence[Measurement], case: _Case, not_repeated: str) -
         status = min(verdict.status, Status.MARGINAL, key=WORST_FIRST.index)
         verdict = replace(verdict, reasons=verdict.reasons if case.limit else (), attempts=len(attempts))
         return verdict.because(*changes, status=status)
-    verdict = doubted(_of_rounds(attempts, case, not_repeated), attempts[-1].notes)
+    verdict = apply_doubts(_of_rounds(attempts, case, not_repeated), attempts[-1].notes)
     unjudged = verdict.status in (Status.UNMEASURED, Status.INCONCLUSIVE)
     return verdict.because(status=Status.NOT_APPLICABLE) if case.limit and case.limit.warns and unjudged else verdict
 
@@ -140,7 +140,7 @@ def _of_rounds(attempts: Sequence[Measurement], case: _Case, not_repeated: str) 
     last, measurements = rounds[-1], [attempt for attempt in rounds if not attempt.trouble]
     verdict = case.by_itself(measurements, len(rounds)) if limit and measurements else None
     if verdict and limit and verdict.status is Status.FAIL and not_repeated:
-        status = Status.FAIL if far(verdict, limit) else Status.INCONCLUSIVE
+        status = Status.FAIL if beyond_allowance(verdict, limit) else Status.INCONCLUSIVE
         return verdict.because(Note("repeat_without_time", not_repeated), status=status)
     if verdict and verdict.status is Status.FAIL and last.trouble:
         # somebody else may have stopped the repeat, such as a timeout of another plugin
@@ -166,7 +166,7 @@ def _seen_before(verdict: Verdict, rounds: Sequence[Measurement], case: _Case) -
     """
     for attempt in (attempt for attempt in rounds[:-1] if not attempt.trouble):
         earlier = case.by_itself([attempt], len(rounds))
-        if earlier.status is Status.FAIL and case.limit and far(earlier, case.limit, once=True):
+        if earlier.status is Status.FAIL and case.limit and beyond_allowance(earlier, case.limit, once=True):
             return earlier.because(Repeated(verdict.value, verdict.unit, fails=True))
     first = rounds[0]
     if len(rounds) > 1 and verdict.status is Status.PASS and not case.holds(first):
@@ -195,6 +195,6 @@ def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, r
     )
 
 
-def worst(old: Verdict | None, new: Verdict) -> Verdict:
+def worse(old: Verdict | None, new: Verdict) -> Verdict:
     """Return the worse verdict; on a tie the newer. A failure that is not waived is worse than any other verdict."""
     return new if old is None or new.rank <= old.rank else old

@@ -40,7 +40,7 @@ class DeviceKind:
     host_link: Hashable = None
     peer_links: Hashable = None
 
-    def near(self, part: str) -> Hashable:
+    def neighbour_traits(self, part: str) -> Hashable:
         """Return the traits that neighbours share in a probe of `part`."""
         return self.product, {"host": self.host_link, "link": self.peer_links}.get(part)
 
@@ -82,10 +82,10 @@ def like(attempts: AllAttempts, kinds: Kinds, metric: str, subject: str) -> list
     return _of(attempts, kinds, (metric, subject), lambda kind: kind.product)
 
 
-def near(attempts: AllAttempts, kinds: Kinds, metric: str, subject: str) -> list[Attempts]:
+def neighbours(attempts: AllAttempts, kinds: Kinds, metric: str, subject: str) -> list[Attempts]:
     """Return those of `like` in the same place of the node as the subject, as far as the metric depends on it."""
     part = part_of(metric)
-    return _of(attempts, kinds, (metric, subject), lambda kind: kind.near(part))
+    return _of(attempts, kinds, (metric, subject), lambda kind: kind.neighbour_traits(part))
 
 
 def _of(
@@ -118,7 +118,7 @@ def family_of(metric: str, unit: str) -> Family:
     return _FAMILIES[part]
 
 
-def compared(measurement: Measurement) -> bool:
+def is_comparable(measurement: Measurement) -> bool:
     """Return True for a measurement that neighbours can judge: a rate, a time or the power of a device under load.
 
     Facts are judged by limits.
@@ -132,14 +132,14 @@ def compared(measurement: Measurement) -> bool:
     return unit == POWER or is_rate(unit) or (is_time(unit) and not also_found)
 
 
-def slowed(measurement: Measurement) -> bool:
+def was_slowed(measurement: Measurement) -> bool:
     """Return True if heat, the power brake or the device itself lowered the clock while the samples were taken."""
     return any(measurement.details.get("telemetry", {}).get(name, 0.0) > 0 for name in SLOWDOWNS)
 
 
 def seldom_read(measurement: Measurement) -> bool:
     """Return True if there are too few readings to tell at which clock a device did its work."""
-    enough = ENOUGH_READINGS if slowed(measurement) else LEAST_READINGS
+    enough = ENOUGH_READINGS if was_slowed(measurement) else LEAST_READINGS
     return measurement.details.get("telemetry", {}).get("readings", enough) < enough
 
 
@@ -160,4 +160,4 @@ def usable(measurement: Measurement) -> bool:
     # a power of 0 W is no reading: of the two devices of an MI250, the driver states the module's power for the first
     # and 0 for the second, as in aldebaran_get_gpu_metrics of Linux' aldebaran_ppt.c
     is_reading = value is not None and (measurement.unit != POWER or value != 0)
-    return is_reading and not measurement.trouble and not measurement.noted("disturbed")
+    return is_reading and not measurement.trouble and not measurement.note("disturbed")

@@ -56,7 +56,7 @@ def compare(measurement: Measurement, limit: Limit, rounds: int, software: Mappi
     if verdict.status is Status.FAIL:
         excuses = (reason for reason, low in floor.excuses if math.isinf(low) or (value is not None and value >= low))
         excuse = next(excuses, None)
-        verdict = verdict.because(excuse, status=Status.INCONCLUSIVE) if excuse else verdict.because(*floor.unknown)
+        verdict = verdict.because(excuse, status=Status.INCONCLUSIVE) if excuse else verdict.because(*floor.unknowns)
     if verdict.status is Status.FAIL and limit.warns:
         verdict = verdict.because(Note("warns"), status=Status.MARGINAL)
     if published and published.unit == verdict.unit in RATES and value is not None and value < published.lowest:

@@ -20,20 +20,20 @@ from pytest_accel.core.stats import ENOUGH_ALIKE
 from pytest_accel.core.verdict import WORST_FIRST, Comparison, Since, Status, Verdict
 from pytest_accel.judging.verdicts.background import Background, between_runs
 from pytest_accel.judging.verdicts.distance import Distance, Family, Reference, ReferenceKind, confirm, distance
-from pytest_accel.judging.verdicts.history import kept
+from pytest_accel.judging.verdicts.history import is_baseline
 from pytest_accel.judging.verdicts.like_devices import (
     Attempts,
-    compared,
     family_of,
     held_clock,
-    slowed,
+    is_comparable,
     together,
     usable,
     value_of,
+    was_slowed,
 )
 
 
-def beside_references(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
+def compare_with_references(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
     """Return the verdict on a device or node, compared with its neighbours, its own past and other nodes."""
     verdict = _against_neighbours(verdict, attempts, background)
     return _among_nodes(_against_past(verdict, attempts, background), attempts)
@@ -49,16 +49,16 @@ def _against_neighbours(verdict: Verdict, attempts: Attempts, background: Backgr
     if distance is None:
         return _shared(verdict, attempts, background)
     reference = distance.reference
-    fields = distance.lost, distance.crossed, reference.middle, reference.count, reference.spread, distance.at_clock
+    fields = distance.loss, distance.threshold, reference.middle, reference.count, reference.spread, distance.at_clock
     neighbours = Comparison(*fields)
     if verdict.status is Status.FAIL or confirmed is None:
         verdict = replace(verdict, neighbours=neighbours)
-        return _shared(verdict, attempts, background) if confirmed is None or distance.lost <= 0 else verdict
-    if confirmed.status is Status.FAIL and any(attempt.noted("load") for attempt in attempts):
+        return _shared(verdict, attempts, background) if confirmed is None or distance.loss <= 0 else verdict
+    if confirmed.status is Status.FAIL and any(attempt.note("load") for attempt in attempts):
         confirmed = replace(confirmed, status=Status.MARGINAL)
     alone = [] if background.not_repeated else _alone(attempts)
     worse = verdict.worsened(confirmed.status, BehindNeighbours(), *alone, *confirmed.doubt)
-    return replace(worse, neighbours=replace(neighbours, status=confirmed.status, at_first=confirmed.at_first))
+    return replace(worse, neighbours=replace(neighbours, status=confirmed.status, at_first=confirmed.cleared))
 
 
 def _rounds(attempts: Attempts, background: Background) -> list[Distance | None]:
@@ -125,7 +125,7 @@ def _to_others(
     clock = (held_clock(measurement) or 0.0) if at_clock else None
     figures = [figure(other, clock) for other in measurements if other.subject != measurement.subject]
     value, values = figure(measurement, clock), [number for number in figures if number is not None]
-    if len(values) < ENOUGH_ALIKE - 1 or value is None or not compared(measurement):
+    if len(values) < ENOUGH_ALIKE - 1 or value is None or not is_comparable(measurement):
         return None
     reference = Reference(kind, median(values), len(values), noise=measurement.noise)
     if spread:
@@ -133,10 +133,10 @@ def _to_others(
             reference,
             spread=spread.at_clock if at_clock else spread.between_devices,
             noise=math.hypot(measurement.noise, spread.between_runs or 0.0),
-            ours=spread.ours,
+            own_probe=spread.own_probe,
             one_node=spread.one_node,
             width=spread.widest,
-            raw_width=None if family == "matmul" and slowed(measurement) else spread.widest_raw or spread.widest,
+            raw_width=None if family == "matmul" and was_slowed(measurement) else spread.widest_raw or spread.widest,
         )
     return distance(value, measurement.unit, family, reference)
 
@@ -157,7 +157,7 @@ def _shared(verdict: Verdict, attempts: Attempts, background: Background) -> Ver
     values = [value_of(measurement) for measurement in neighbours if usable(measurement)]
     if verdict.margin is None or verdict.margin >= 0 or len(values) < ENOUGH_ALIKE:
         return verdict
-    all_break = compared(attempts[-1]) and all(map(verdict.breaks, values))
+    all_break = is_comparable(attempts[-1]) and all(map(verdict.breaks, values))
     return verdict.because(AllAlike(len(values))) if all_break else verdict
 
 
@@ -183,16 +183,16 @@ def drop(
     """Return the clearer of the losses since the first accepted and the last run; None if nothing can be compared."""
     runs: tuple[tuple[Since, EarlierFigure | None], ...] = ("first accepted", past.first), ("last", past.last)
     value, unit, drops = value_of(measurement), measurement.unit, []
-    for since, earlier in runs if kept(measurement) else ():
+    for since, earlier in runs if is_baseline(measurement) else ():
         if earlier is None:
             continue
         reference = Reference("past", earlier.value, 1, between_runs(past, spread), measurement.noise)
         loss = distance(value, unit, family_of(measurement.metric, unit), reference)
         if loss and loss.status is not Status.PASS:  # only then, since it takes the past of all like devices
-            loss = distance(value, unit, loss.family, replace(reference, shared=shared_since(earlier)))
+            loss = distance(value, unit, loss.family, replace(reference, shared_loss=shared_since(earlier)))
         if loss:
             drops.append(Drop(loss, earlier, since))
-    return max(drops, key=lambda drop: drop.distance.lost - drop.distance.allowed, default=None)
+    return max(drops, key=lambda drop: drop.distance.loss - drop.distance.allowed_loss, default=None)
 
 
 def _against_past(verdict: Verdict, attempts: Attempts, background: Background) -> Verdict:
@@ -201,15 +201,16 @@ def _against_past(verdict: Verdict, attempts: Attempts, background: Background) 
     comparable = [drop for drop in drops if drop and (not confirmed or drop.distance is confirmed.distance)]
     if not comparable:
         return verdict
-    loss, earlier, since = comparable[-1].distance, comparable[-1].figure, comparable[-1].since
-    past = Comparison(loss.lost, loss.allowed, earlier.value, since=since, day=earlier.day, differs=earlier.differs)
+    last, earlier = comparable[-1], comparable[-1].figure
+    losses = last.distance.loss, last.distance.allowed_loss
+    past = Comparison(*losses, earlier.value, since=last.since, day=earlier.day, differs=earlier.differs)
     if verdict.status is Status.FAIL or confirmed is None:
         return replace(verdict, past=past)
     last_drops = [_drop(attempts[-1], background, len(attempts)) for attempts in background.neighbours]
     lossy = [drop for drop in last_drops if drop and drop.distance.status is not Status.PASS]
     notes = [AllAlike(len(lossy))] if len(lossy) == len(last_drops) >= ENOUGH_ALIKE else []
     worse = verdict.worsened(confirmed.status, BehindPast(), *notes, *confirmed.doubt)
-    return replace(worse, past=replace(past, status=confirmed.status, at_first=confirmed.at_first))
+    return replace(worse, past=replace(past, status=confirmed.status, at_first=confirmed.cleared))
 
 
 def _drop(measurement: Measurement, background: Background, index: int) -> Drop | None:
@@ -218,7 +219,7 @@ def _drop(measurement: Measurement, background: Background, index: int) -> Drop 
     like_devices = _in_round(_all_together(background.like_devices), index)
 
     def shared_since(figure: EarlierFigure) -> float:
-        others = [device for device in like_devices if device.subject != measurement.subject and kept(device)]
+        others = [device for device in like_devices if device.subject != measurement.subject and is_baseline(device)]
         pasts = [(other, other_past.of(figure.record)) for other in others if (other_past := background.past_of(other))]
         losses = [1 - speed_share(value_of(other), earlier.value, other.unit) for other, earlier in pasts if earlier]
         return median(losses) if len(losses) >= ENOUGH_ALIKE - 1 else 0.0

@@ -19,7 +19,7 @@ ALONE_SECONDS = {"quick": 0.0, "standard": 20.0, "long": 20.0}
 cause, and `quick` has no more time than the repeats that decide need."""
 
 
-def least(declaration: Declaration, seconds: float) -> float:
+def min_seconds(declaration: Declaration, seconds: float) -> float:
     """Return the seconds that give a repeat enough samples, where the first measurement took `seconds`.
 
     A sustained load needs its warm-up and its least time of samples. Everything else needs half of its time, but not
@@ -40,7 +40,7 @@ class Repeats:
         self._systematic: set[tuple[str, str]] = set()
         """UUID and part of each device that fell short of something together with most devices."""
 
-    def left(self, declaration: Declaration) -> float:
+    def seconds_left(self, declaration: Declaration) -> float:
         """Return the seconds that are left for repeats of a probe: those of its part, and those that are for all."""
         return self._free + self._kept.get(_part(declaration), 0.0)
 
@@ -50,7 +50,7 @@ class Repeats:
         They are `seconds`, shortened to what is left for all parts, but not below `enough`.
         """
         granted = min(seconds, LONGEST, max(enough, self._free))
-        return granted if enough <= min(granted, self.left(declaration)) else 0.0
+        return granted if enough <= min(granted, self.seconds_left(declaration)) else 0.0
 
     def alone(self, enough: float) -> float:
         """Return the seconds for measuring one device alone: no more than `enough`; 0 if that is not left."""
@@ -77,9 +77,9 @@ class Repeats:
         # seconds beyond those for all parts are taken from the share of this one
         self._kept[part] = max(0.0, self._kept.get(part, 0.0) - max(0.0, seconds - free))
 
-    def spent(self, declaration: Declaration) -> str:
+    def shortage(self, declaration: Declaration) -> str:
         """Return a sentence on the time for repeats, for a shortfall that could not be measured again."""
-        remainder = f"{self.left(declaration):.0f} s for {_part(declaration) or 'other probes'}"
+        remainder = f"{self.seconds_left(declaration):.0f} s for {_part(declaration) or 'other probes'}"
         return f"the {REPEAT_SECONDS[self.level]:g} s for repeats at {self.level} leave {remainder}"
 
 

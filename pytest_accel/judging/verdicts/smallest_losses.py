@@ -24,9 +24,9 @@ from pytest_accel.judging.verdicts.background import Background, SpreadOf
 from pytest_accel.judging.verdicts.distance import FAR, OF_MEDIAN, Family
 from pytest_accel.judging.verdicts.like_devices import (
     AllAttempts,
-    compared,
     family_of,
     held_clock,
+    is_comparable,
     together,
     usable,
 )
@@ -50,19 +50,19 @@ class RejectedLosses:
 
     `behind` is the loss of one device of `count` alike, and `below` the share of the datasheet that all have to reach;
     each is None where nothing rejects, and `behind` also where nobody knows how far healthy devices lie apart.
-    `bounded` says that a limit rejects, also one on a figure that no datasheet has.
+    `has_limit` says that a limit rejects, also one on a figure that no datasheet has.
     """
 
     behind: float | None = None
     count: int = 0
     below: float | None = None
-    bounded: bool = False
+    has_limit: bool = False
 
 
 def smallest_losses(verdicts: Iterable[Verdict], attempts: RunAttempts) -> dict[str, RejectedLosses]:
     """Return the smallest losses that a run rejects, by family."""
     losses_by_family: dict[Family, list[RejectedLosses]] = {}
-    speeds = [(verdict, speed) for verdict in verdicts if (speed := _speed(verdict, attempts.measured))]
+    speeds = [(verdict, speed) for verdict in verdicts if (speed := _speed(verdict, attempts.by_key))]
     for family, pairs in grouped(speeds, lambda pair: _family(pair[1])).items():
         short_subjects = {speed.subject for verdict, speed in pairs if verdict.status in SHORT}
         # what makes a device slow widens its own error, so those that fell short are left out if there are others
@@ -77,7 +77,7 @@ def smallest_losses(verdicts: Iterable[Verdict], attempts: RunAttempts) -> dict[
             loss, limits = losses.get(family), _below(verdict, speed, background.spread, attempts.software)
             losses_by_family.setdefault(family, []).append(RejectedLosses(loss, count, *limits))
             if family == "matmul" and loss:  # without a clock such a loss is found as any other
-                at_clock = RejectedLosses(losses.get("matmul at the clock", loss), count, bounded=True)
+                at_clock = RejectedLosses(losses.get("matmul at the clock", loss), count, has_limit=True)
                 losses_by_family.setdefault("matmul at the clock", []).append(at_clock)
     return {family: _weakest(losses_by_family[family]) for family in FAMILIES if family in losses_by_family}
 
@@ -108,7 +108,7 @@ def _last(attempts: Sequence[Sequence[Measurement]]) -> list[Measurement]:
 def _weakest(metrics: Sequence[RejectedLosses]) -> RejectedLosses:
     """Return the losses that hold for every metric and device of a family, as far as neighbours or a limit bound it."""
     losses, shares = [loss.behind for loss in metrics if loss.behind], [loss.below for loss in metrics if loss.below]
-    bounded, count = any(loss.bounded for loss in metrics), min(loss.count for loss in metrics)
+    bounded, count = any(loss.has_limit for loss in metrics), min(loss.count for loss in metrics)
     return RejectedLosses(max(losses, default=None), count, min(shares, default=None), bounded)
 
 
@@ -117,7 +117,7 @@ def _behind(speed: Measurement, background: Background, healthy: Sequence[Measur
 
     The healthy devices of the run tell how far they differ. Where all have one value it is that of the node.
     """
-    if not compared(speed):
+    if not is_comparable(speed):
         return {}
     distances = filter(None, to_neighbours(speed, _last(background.neighbours), background.spread))
     fails: dict[Family, float] = {distance.family: min(distance.fails_from, FAR) for distance in distances}
@@ -160,7 +160,7 @@ def sentence(losses: Mapping[str, RejectedLosses]) -> str:
     # rounded so that no loss is told too small, and no share too large
     behind = [f"{loss.behind + 0.0005:.1%} in {family}" for family, loss in losses.items() if loss.behind is not None]
     below = [f"{loss.below - 0.005:.0%} in {family}" for family, loss in losses.items() if loss.below]
-    unbounded = [family for family, loss in losses.items() if not loss.bounded]
+    unbounded = [family for family, loss in losses.items() if not loss.has_limit]
     counts = [loss.count for loss in losses.values() if loss.count]
     parts = [f"one of {min(counts)} devices that is slower than the others by {', '.join(behind)}"] if behind else []
     parts += [f"all devices if they reach less of the datasheet than {', '.join(below)}"] if below else []

@@ -62,7 +62,7 @@ class JUnit:
 
 def of_verdict(session: Session, verdict: Verdict) -> list[tuple[str, str]]:
     """Return the properties of a verdict."""
-    node, devices = session.asked.node, session.found.devices
+    node, devices = session.inputs.node, session.target.devices
     serial = next((device.serial for device in devices if device.uuid == verdict.subject), None)
     finding = findings([verdict], session.ledger.record.measurements, devices).get(verdict.key)
     return _pairs({
@@ -80,11 +80,11 @@ def of_verdict(session: Session, verdict: Verdict) -> list[tuple[str, str]]:
         "status": verdict.status.value,
         "cause": sentence_of(verdict) if finding else None,
         "code": finding.code if finding else None,
-        "fault": finding.fault.name if finding else None,
+        "fault": finding.fault_code.name if finding else None,
         "vendor_code": (finding.vendor or None) if finding else None,
         "severity": finding.severity.value if finding else None,
         "action": finding.action.value if finding else None,
-        "next": finding.do if finding else None,
+        "next": finding.next_step if finding else None,
         "attempts": verdict.attempts if verdict.attempts > 1 else None,
         "waived": verdict.waiver.reason if verdict.waiver else None,
         "limit_from": verdict.limit.origin if verdict.limit else None,
@@ -93,7 +93,7 @@ def of_verdict(session: Session, verdict: Verdict) -> list[tuple[str, str]]:
 
 def of_run(session: Session) -> list[tuple[str, str]]:
     """Return the properties of the whole run, with the devices that were chosen."""
-    node, devices, record = session.asked.node, session.found.devices, session.ledger.record
+    node, devices, record = session.inputs.node, session.target.devices, session.ledger.record
     run, closing = record.info, record.closing
     return _pairs({
         "closing": closing.line,

@@ -96,8 +96,8 @@ class Agent:
         ]
 
 
-def supported(part: NetworkPart, best: float) -> NetworkPart:
-    """Return the finding of rank 0 on a node; unmeasured if it does not follow from the node's own `best` value."""
+def verified(part: NetworkPart, best: float) -> NetworkPart:
+    """Return the finding of rank 0 on a node; unmeasured if it does not follow from the node's own value `best`."""
     if (best or part.found != "good") and (part.score or 0.0) <= best:
         return part
     claimed, actual = show(part.score, "GB/s"), show(best or None, "GB/s")
@@ -113,10 +113,10 @@ def report_of(outcomes: Sequence[Outcome], measurement: Measurement) -> Report:
     if trouble is None:
         ranks = [rate for rate in measurement.details["ranks"] if isinstance(rate, float)]
         return Report("measured", cast(float, measurement.value), ranks)
-    sent = [outcome.trouble for outcome in outcomes if outcome.trouble and not outcome.trouble.stopped]
+    sent = [outcome.trouble for outcome in outcomes if outcome.trouble and not outcome.trouble.secondary]
     if trouble.wrong:
         return Report("wrong", text=trouble.reason)
-    if sent and all(cause.waited for cause in sent):
+    if sent and all(cause.waited_in_torch for cause in sent):
         return Report("waited", text=trouble.reason)
     # raised by a library of collectives that does not attribute it to this device
     if sent and all(cause.collective and cause.kind != "device" for cause in sent):

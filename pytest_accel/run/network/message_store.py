@@ -125,7 +125,7 @@ class MessageStore:
 
     def put(self, name: str, message: Any) -> None:
         """Leave a message, in place of the last one for or from the same rank. Raises StoreLost."""
-        key, text = self._last[name.split("/")[1]] = self.seal.key(name), self.seal.sealed(name, message)
+        key, text = self._last[name.split("/")[1]] = self.seal.key(name), self.seal.seal(name, message)
         self._ask(self._store.set, key, text)
 
     def take(
@@ -148,7 +148,7 @@ class MessageStore:
         """Return a message if it is there, else None, without waiting for it."""
         seal = seal or self.seal
         # `get` waits for a key that is absent; a text with a wrong seal counts as none, so that one goes on waiting
-        return seal.opened(kind, name, self._ask(self._store.compare_set, seal.key(name), ABSENT, ABSENT))
+        return seal.unseal(kind, name, self._ask(self._store.compare_set, seal.key(name), ABSENT, ABSENT))
 
     def _put_again(self) -> None:
         """Put the last messages again and again. As rank 0 also answer each rank that was sent nothing so far."""

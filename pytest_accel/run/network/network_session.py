@@ -11,7 +11,7 @@ from pytest_accel.core.details import NetworkPart
 from pytest_accel.core.floor import floor_in_force
 from pytest_accel.core.measurement import NODE, Measurement, Trouble
 from pytest_accel.core.network_run import NetworkNode, NetworkRun
-from pytest_accel.core.paths import refused
+from pytest_accel.core.paths import refusal
 from pytest_accel.core.printable import SHOWN, printable
 from pytest_accel.core.ranking import worst_first
 from pytest_accel.core.sentences import sentence_of
@@ -21,13 +21,13 @@ from pytest_accel.judging.network.transport import wrong_transport
 from pytest_accel.probes import collective, network_pairs
 from pytest_accel.probes.request import Request
 from pytest_accel.run import record, simulation
-from pytest_accel.run.network.agent import TOGETHER, Agent, supported
+from pytest_accel.run.network.agent import TOGETHER, Agent, verified
 from pytest_accel.run.network.lead import Lead
 from pytest_accel.run.network.message_store import MessageStore, StoreLost
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.rendezvous import Rendezvous
 from pytest_accel.run.request_completion import request_of
-from pytest_accel.run.setup import Asked, Found
+from pytest_accel.run.setup import Inputs, Target
 from pytest_accel.run.verdict_ledger import Ledger
 from pytest_accel.skus.budgets import budget
 
@@ -46,7 +46,7 @@ ALL = "network.all_reduce"
 class NetworkSession:
     """The part of this node in a network run. That of rank 0 also leads it, and writes network.json."""
 
-    def __init__(self, inputs: Asked, target: Found, pool: WorkerPool, ledger: Ledger) -> None:
+    def __init__(self, inputs: Inputs, target: Target, pool: WorkerPool, ledger: Ledger) -> None:
         self._inputs, self._target, self._pool, self._ledger = inputs, target, pool, ledger
         self.result: NetworkRun | None = None
         """The whole run, which rank 0 alone knows."""
@@ -67,7 +67,7 @@ class NetworkSession:
     def _shared(self) -> Path | None:
         """The output folder of all nodes, None if that of this one is its own."""
         options = self._inputs.options
-        return options.output if options.shared else None
+        return options.output if options.shares_folder else None
 
     def measure(self, request: Request) -> Measurement:
         """Take part in the run, and return its finding on this node as a measurement of the metric of `request`."""
@@ -108,7 +108,7 @@ class NetworkSession:
     def _by(self, agent: Agent, part: NetworkPart) -> NetworkPart:
         """Return the finding on this node, if its own agent supports it, with the fault of its transport."""
         platform, devices = self._target.terms.platform, len(self._target.devices)
-        return replace(supported(part, agent.best), transport=wrong_transport(agent.connections, platform, devices))
+        return replace(verified(part, agent.best), transport=wrong_transport(agent.connections, platform, devices))
 
     def _keep(self, network: NetworkRun) -> None:
         """Keep the whole run, and write it beside the folders of the nodes, or into that of a node by itself."""
@@ -118,7 +118,7 @@ class NetworkSession:
             if folder:
                 record.replace_file(folder / FILE, lines(plain(network)))
         except OSError as error:
-            self._ledger.record.notes.append(f"{FILE} could not be written: {refused(error)}")
+            self._ledger.record.notes.append(f"{FILE} could not be written: {refusal(error)}")
 
     def _without_nodes(self, rendezvous: Rendezvous | None) -> NetworkRun:
         """Return the run as it was asked for: its seed, terms and floors that may reject, without nodes."""
@@ -152,7 +152,7 @@ class NetworkSession:
         if not failures:
             return ""
         worst = failures[0]
-        return printable(f"{self._target.names[worst.culprit]} {worst.metric}: {sentence_of(worst)}", SHOWN)
+        return printable(f"{self._target.discovery.names[worst.culprit]} {worst.metric}: {sentence_of(worst)}", SHOWN)
 
     def _domain(self) -> str:
         """Return the NVLink domain of the devices, empty without one or if they are in several."""

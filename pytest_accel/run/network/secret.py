@@ -40,12 +40,12 @@ class Seal:
         """Return the key in the store of what has a name in this run."""
         return f"{PREFIX}/{self._mac('key', name)}"
 
-    def sealed(self, name: str, message: Any) -> str:
+    def seal(self, name: str, message: Any) -> str:
         """Return a message as the store holds it: its seal, and JSON of a dataclass."""
         text = json.dumps(plain(message))
         return self._mac("message", name, text) + text
 
-    def opened(self, kind: type[T], name: str, raw: bytes) -> T | None:
+    def unseal(self, kind: type[T], name: str, raw: bytes) -> T | None:
         """Return a message; None for what was not sealed under this name in this run, or does not fit its class."""
         text = raw[SEAL:].decode(errors="replace")
         if len(raw) > LONGEST or not hmac.compare_digest(raw[:SEAL], self._mac("message", name, text).encode()):

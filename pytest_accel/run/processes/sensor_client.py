@@ -18,12 +18,12 @@ from pytest_accel.drivers.kernel_messages import SOURCE
 from pytest_accel.judging.facts import host_counters
 from pytest_accel.judging.facts.changed_facts import FactWatch
 from pytest_accel.judging.facts.error_counters import CounterReadings, ReadingWindow
-from pytest_accel.judging.facts.error_reports import ErrorReports, reported
+from pytest_accel.judging.facts.error_reports import ErrorReports, counts_reports
 from pytest_accel.judging.facts.preconditions import others_at_work
 from pytest_accel.run.deadline import Deadline
 from pytest_accel.run.phases import Timeline
 from pytest_accel.run.processes.programs import REAL, Processes
-from pytest_accel.run.processes.supervisor import KILL_SECONDS, Child, listen, stood_still
+from pytest_accel.run.processes.supervisor import KILL_SECONDS, Child, lateness, listen
 from pytest_accel.run.telemetry_file import Telemetry
 
 
@@ -75,7 +75,7 @@ class SensorClient:
     @property
     def alive(self) -> list[Child]:
         """The sensor process in a list, which is empty if it has ended or was never started."""
-        return [child for child in self._sensors[-1:] if child.ended is None]
+        return [child for child in self._sensors[-1:] if child.ending is None]
 
     @property
     def pids(self) -> set[int]:
@@ -144,13 +144,13 @@ class SensorClient:
         silent, facts = {"unreadable": f"the host could not be read: {reason}"}, answer.get("facts", {})
         return {name: facts.get(name, silent) for name in names}
 
-    def host_counted(self, metric: str) -> Measurement:
+    def host_counter(self, metric: str) -> Measurement:
         """Return one metric `host_counters.*`: what the host counted, or its kernel logged, since the first probe."""
-        if reported(metric):
-            return self.reports.measured(metric, NODE, next(iter(self.counters.windows.values()), self._past))
+        if counts_reports(metric):
+            return self.reports.measurement(metric, NODE, next(iter(self.counters.windows.values()), self._past))
         if self._host_after is None:
             self._host_after = self._host_counters()
-        return host_counters.measured(metric, self._host_before, self._host_after)
+        return host_counters.measurement(metric, self._host_before, self._host_after)
 
     @property
     def host_now(self) -> HostCountedEntry | None:
@@ -162,12 +162,12 @@ class SensorClient:
         answers = self.host(COUNTED_HOST_FACTS)
         return {"at": clock.now(), "answers": answers}
 
-    def counted(self, metric: str, device: Device) -> Measurement:
+    def counter(self, metric: str, device: Device) -> Measurement:
         """Return one metric `counters.*` of a device: errors counted by it or logged about it since the first probe."""
         windows = self.counters.windows.get(device.uuid, self._past)
-        if reported(metric):
-            return self.reports.measured(metric, device.uuid, windows)
-        return self.counters.measured(metric, device)
+        if counts_reports(metric):
+            return self.reports.measurement(metric, device.uuid, windows)
+        return self.counters.measurement(metric, device)
 
     def count(self, activity: str, run_pids: Collection[int] = (), *, links: bool = True) -> None:
         """Read the error counters and facts of every device, between probes and never while something is timed.
@@ -180,8 +180,8 @@ class SensorClient:
             self._host_before = self._host_counters()
         self._host_after = None  # read again when a metric of the host is asked for
         answers = self.health(links=links)
-        self.counters.read(clock.now(), activity, answers, self.addresses, links=links)
-        self.facts.read(clock.now(), activity, answers or {})
+        self.counters.enter(clock.now(), activity, answers, self.addresses, links=links)
+        self.facts.enter(clock.now(), activity, answers or {})
         pids = self.pids.union(run_pids)
         self.foreign = {uuid: text for uuid, facts in (answers or {}).items() if (text := others_at_work(facts, pids))}
 
@@ -197,19 +197,19 @@ class SensorClient:
         allowance = self.patience if patience is None else patience
         patience = self.deadline.patience(allowance)
         end = time.monotonic() + patience
-        with self.timeline.on("starting" if event == "discover" else "waiting"):
+        with self.timeline.phase("starting" if event == "discover" else "waiting"):
             while (remaining := end - time.monotonic()) > 0:
                 start = time.monotonic()
                 messages = [message for _, message in listen([sensor], min(remaining, 0.5))]
                 # for a silence while pytest itself stood still the sensor is not to blame
-                end += stood_still(start, min(remaining, 0.5))
+                end += lateness(start, min(remaining, 0.5))
                 for message in messages:  # also those that came after the answer
                     self.hear(sensor, message)
                 answers = [message for message in messages if message["event"] in (answer, "died", "error")]
                 if answers:
                     return answers[0]
         cut = patience < allowance
-        reason = self.deadline.stopped if cut else f"the management library did not answer for {patience:g} s"
+        reason = self.deadline.stopped_sentence if cut else f"the management library did not answer for {patience:g} s"
         reason = sensor.kill(reason)
         self._miss(reason)
         self.note(f"the sensor was stopped: {reason}")
@@ -269,13 +269,13 @@ class SensorClient:
         """End the sensor. A process that has not ended `seconds` after it was killed is named in the notes."""
         for child in self._sensors:
             child.kill("the run is over", seconds)
-            if child.left_behind:
-                self.note(f"{child.name}: {child.ended}")
+            if child.unkillable:
+                self.note(f"{child.name}: {child.ending}")
 
     def _miss(self, reason: str) -> None:
         """Note that Xids may have been missed since the sensor ended: a new sensor hears of none before its start."""
         if self.counters.readings:
-            self.reports.missed = f"the sensor ended: {reason}"
+            self.reports.gap = f"the sensor ended: {reason}"
 
     def note(self, note: str) -> None:
         """Add a note for the record, unless it is there already."""

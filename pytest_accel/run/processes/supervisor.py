@@ -58,7 +58,7 @@ once. hipBLASLt has 2,109 candidates on an MI250 (pytorch pull request 192402); 
 long as most candidates are slower."""
 
 PROGRESS_EVENTS = ("working", "ready", "block")
-"""Messages that show the progress of a probe; their times tell how long each phase took (see `phases.around`)."""
+"""Messages that show the progress of a probe; `phases.seconds_by_phase` tells by their times how long a phase took."""
 
 RESULT = {
     "metric", "unit", "value", "samples", "statistic", "seconds", "peak", "conditions", "details", "notes", "subject",
@@ -81,7 +81,7 @@ def python(module: str, *arguments: str) -> list[str]:
 class Child:
     """A child process that runs `module` and exchanges messages as lines of JSON. Its standard error goes to `log`."""
 
-    left_behind = False
+    unkillable = False
     """True if the process could not be killed."""
 
     def __init__(self, name: str, module: str, log: Path, env: Mapping[str, str | None]) -> None:
@@ -100,7 +100,7 @@ class Child:
         assert self._process.stdout
         os.set_blocking(self._process.stdout.fileno(), False)
         self._rest = b""
-        self.ended: str | None = None
+        self.ending: str | None = None
         """A sentence about how the process ended; None while it runs."""
 
     @property
@@ -122,7 +122,7 @@ class Child:
 
     def take(self) -> list[Message]:
         """Return the messages that have arrived. Once the process has ended, the last is "died" with its `trouble`."""
-        if self.ended is not None:
+        if self.ending is not None:
             return []
         at_end = self._has_ended()  # before reading, so that the last messages are not missed
         chunks: list[bytes] = []
@@ -145,7 +145,7 @@ class Child:
         if at_end:
             # a process that cannot be killed has no return code that could tell the cause
             trouble = CallTrouble("device", self.kill(), "crashed")
-            if not self.left_behind:
+            if not self.unkillable:
                 trouble = deaths.cause(self._process.returncode or 0, self._kills_before)
             messages.append({"event": "died", "trouble": trouble})
         return messages
@@ -187,22 +187,22 @@ class Child:
         Without one the process gets a second to end by itself. A process that has not ended `seconds` after it was
         killed is left behind, and the returned sentence says so.
         """
-        if self.ended is None:
+        if self.ending is None:
             end = time.monotonic() + (0.0 if reason else 1.0)
             while not self._has_ended() and time.monotonic() < end:
                 time.sleep(0.01)
             self.end_now()  # also where it has ended: what it started may go on
             try:
-                self.ended = deaths.sentence(self._process.wait(seconds))
+                self.ending = deaths.sentence(self._process.wait(seconds))
             except subprocess.TimeoutExpired:
-                self.left_behind = True
-                self.ended = f"process {self.pid} cannot be killed and was left behind"
+                self.unkillable = True
+                self.ending = f"process {self.pid} cannot be killed and was left behind"
             self._close()
-        return f"{reason}; {self.ended}" if reason and self.left_behind else reason or self.ended
+        return f"{reason}; {self.ending}" if reason and self.unkillable else reason or self.ending
 
     def end_now(self) -> None:
         """Send SIGKILL to the process and all that it started, without waiting for its end."""
-        if self.ended is None:
+        if self.ending is None:
             with contextlib.suppress(OSError):
                 os.killpg(self.pid, signal.SIGKILL)  # it is not reaped yet, so no other process can have its number
 
@@ -238,7 +238,7 @@ def _log(path: Path) -> IO[bytes]:
 
 def listen(children: Iterable[Child], timeout: float) -> Iterator[tuple[Child, Message]]:
     """Yield messages that arrive within `timeout` seconds, with their senders. It ends as soon as any have arrived."""
-    running = [child for child in children if child.ended is None]
+    running = [child for child in children if child.ending is None]
     if not running:
         return
     with selectors.DefaultSelector() as selector:
@@ -250,7 +250,7 @@ def listen(children: Iterable[Child], timeout: float) -> Iterator[tuple[Child, M
             yield child, message
 
 
-def stood_still(start: float, wait: float) -> float:
+def lateness(start: float, wait: float) -> float:
     """Return by how many seconds pytest is late that was to wait for `wait` seconds from `start`; 0 if hardly.
 
     Nobody can be blamed for a silence in this time. `start` is in seconds of time.monotonic().
@@ -276,7 +276,7 @@ class WorkerCall:
     step: Message | None = None
     """The last step that the child announced before it tried it, and the devices that it concerns."""
     pace: list[tuple[float, str]] = field(default_factory=list)
-    """(time, event) of its progress; see `phases.around`."""
+    """(time, event) of its progress; see `phases.seconds_by_phase`."""
     heard: float = field(default_factory=time.monotonic)
     """Time of its last message, in seconds of time.monotonic()."""
     asked_at: float | None = None
@@ -421,7 +421,7 @@ def conduct(
                     by_child[id(child)].hear(message)
                 hear(child, message)
             tick()
-            if delay := stood_still(start, TICK):
+            if delay := lateness(start, TICK):
                 on_delay(delay)
                 for call in calls:
                     call.excuse(delay)
@@ -448,7 +448,7 @@ def _end_at(deadline: Deadline, calls: Sequence[WorkerCall]) -> None:
     """End the requests that are not over."""
     for call in calls:
         if not call.over:
-            call.end("need", deadline.stopped)
+            call.end("need", deadline.stopped_sentence)
 
 
 def _keep_in_step(calls: Sequence[WorkerCall], in_turn: bool) -> None:
@@ -529,7 +529,7 @@ def _end_together(calls: Sequence[WorkerCall]) -> None:
     failures = sorted((call for call in calls if call.trouble), key=lambda call: call.heard)
     if not failures:
         return
-    dead = [call for call in failures if call.child.ended is not None]
+    dead = [call for call in failures if call.child.ending is not None]
     # the death of a rank may become known after the errors of others, which follow from it
     if not dead and time.monotonic() - failures[0].heard < ANSWER_SECONDS:
         return
@@ -537,7 +537,7 @@ def _end_together(calls: Sequence[WorkerCall]) -> None:
     reason = f"stopped because {first.child.name} failed"
     for call in calls:
         if not call.over:
-            call.end("need", reason, stopped=True)
-        elif dead and call.trouble and call.child.ended is None:
+            call.end("need", reason, secondary=True)
+        elif dead and call.trouble and call.child.ending is None:
             trouble = call.trouble.acquitted("need", f"{reason}: {call.trouble.reason}")
-            call.trouble = replace(trouble, stopped=True)
+            call.trouble = replace(trouble, secondary=True)

@@ -15,9 +15,9 @@ from pytest_accel.core.measurement import LEFT_OUT, Device
 from pytest_accel.core.messages import CallTrouble, FastPath, Group, Message, Outcome, fastest
 from pytest_accel.core.run import TimeSpent
 from pytest_accel.drivers import registry
-from pytest_accel.judging.facts.error_reports import Ended
+from pytest_accel.judging.facts.error_reports import WorkerEnd
 from pytest_accel.probes.request import GroupRank, Request
-from pytest_accel.run.phases import around, around_silence
+from pytest_accel.run.phases import around_silence, seconds_by_phase
 from pytest_accel.run.processes.meeting_folder import MeetingFolder
 from pytest_accel.run.processes.programs import REAL, Processes, visible_to
 from pytest_accel.run.processes.sensor_client import SensorClient
@@ -113,17 +113,17 @@ class WorkerPool:
         self._count(request.metric, links="link" in request.declaration.stresses)
 
     @contextmanager
-    def ended_for(self, metric: str) -> Iterator[None]:
+    def workers_ended_for(self, metric: str) -> Iterator[None]:
         """End every worker for a program that has the devices to itself, and read the error counters around it."""
         if not self.sensor.counters.readings:
             self._count("the start")
         for group, worker in self._workers.items():
-            if worker.ended is None:
+            if worker.ending is None:
                 worker.kill("a program of the vendor has the devices to itself")
                 self._ended(group, worker)
         self._ranks = []
         try:
-            with self.timeline.on("measuring"):
+            with self.timeline.phase("measuring"):
                 yield
         finally:
             self.progress.done()
@@ -179,7 +179,7 @@ class WorkerPool:
         start, in_turn = time.monotonic(), request.runs == "in_turn"
         seconds = request.seconds * (len(calls) if in_turn else 1)
         try:
-            with self.timeline.on("measuring"):
+            with self.timeline.phase("measuring"):
                 self._conduct(
                     calls,
                     tick=lambda: self._tell(calls, request.metric, time.monotonic() - start, seconds),
@@ -221,7 +221,7 @@ class WorkerPool:
             causes = "a paused container, a suspended job or a full pipe"
             self.sensor.note(f"the run stood still for {seconds:.0f} s ({causes})")
 
-    def stood_still_since(self, start: float) -> str | None:
+    def standstill_since(self, start: float) -> str | None:
         """Return a sentence if the run stood still after `start` for long enough to spoil a measurement, or None."""
         seconds = sum(delay for moment, delay in self._stood_still if moment >= start and delay >= DISTURBING)
         return f"the run stood still for {seconds:.0f} s meanwhile" if seconds else None
@@ -237,11 +237,11 @@ class WorkerPool:
             trouble, packaged = call.trouble, request.declaration.packaged
             if trouble and trouble.lost:
                 call.child.kill("its device context is lost")
-            if trouble and trouble.event and not trouble.shared and (packaged or not trouble.exited):
+            if trouble and trouble.event and not trouble.culprit_unknown and (packaged or not trouble.exited):
                 self._died_in.setdefault(group, []).append(request.metric)
                 if trouble.event == "hung" and packaged:  # not asked, nor waited for, again
                     self._leave_out(group, f"the worker process of {_name(group)} hung in {request.metric}")
-            if call.child.ended is not None:
+            if call.child.ending is not None:
                 self._ended(group, call.child)
             keep(Outcome(group, call.blocks, call.results, call.trouble, call.step))
 
@@ -252,18 +252,18 @@ class WorkerPool:
         of a node have to call it).
         """
         unchanged = self._ranks == [self._workers.get(group) for group in groups]
-        if unchanged and not any(child.ended for child in self._ranks):
+        if unchanged and not any(child.ending for child in self._ranks):
             return
         for group in groups:
             child = self._workers.get(group)
-            if child and child in self._ranks and child.ended is None:
+            if child and child in self._ranks and child.ending is None:
                 child.kill("its process group had lost a rank")
                 self._ended(group, child)
         self._ranks = []
 
     def _ended(self, group: Group, child: Child) -> None:
         """Note for the error reports when a worker ended, since its end may cause an Xid."""
-        self.sensor.reports.ended += [Ended(device.uuid, child.pid, clock.now()) for device in group]
+        self.sensor.reports.worker_ends += [WorkerEnd(device.uuid, child.pid, clock.now()) for device in group]
 
     @property
     def meeting(self) -> Path:
@@ -277,14 +277,13 @@ class WorkerPool:
 
         One that fails gets a second worker.
         """
-        alive = {group for group, child in self._workers.items() if child.ended is None}
+        alive = {group for group, child in self._workers.items() if child.ending is None}
         missing = [group for group in groups if not self._lost(group) and group not in alive]
         if not missing:
             return
         self.progress.step("starting the worker processes")
-        with self.timeline.on("starting"):
-            troubles = self._open(missing)
-            self._unopened.update(self._open_again(troubles))
+        with self.timeline.phase("starting"):
+            self._unopened.update(self._open_again(self._open(missing)))
 
     def _leave_out(self, group: Group, reason: str) -> None:
         """Remember why a group is not measured again."""
@@ -356,7 +355,7 @@ class WorkerPool:
         if self.fast_paths or not cpus:
             return
         calls = [WorkerCall(self._workers[group], {"event": "try dtypes"}) for group in cpus]
-        with self.timeline.on("starting"):
+        with self.timeline.phase("starting"):
             self._conduct(calls)
         self.fast_paths = fastest(call.results[-1]["fast_paths"] for call in calls if not call.trouble)
 
@@ -366,7 +365,7 @@ class WorkerPool:
         It could not be opened, it lost too many workers, or the management library reports its device as lost.
         """
         metrics = self._died_in.get(group, [])
-        reason = self.sensor.counters.lost(group[0].uuid) if len(group) == 1 else None
+        reason = self.sensor.counters.loss(group[0].uuid) if len(group) == 1 else None
         if reason and group not in self._unopened:
             self._leave_out(group, reason)
         if group not in self._unopened and len(metrics) > DEATHS_ALLOWED:
@@ -376,7 +375,7 @@ class WorkerPool:
     def _sees(self, group: Group) -> Group:
         """Return the devices that the worker of a group sees: none that is lost or cannot be opened."""
         unfit = {device.uuid for other in self._unopened for device in other if len(other) == 1}
-        unfit |= {device.uuid for device in self._devices if self.sensor.counters.lost(device.uuid)}
+        unfit |= {device.uuid for device in self._devices if self.sensor.counters.loss(device.uuid)}
         return visible_to(group, [device for device in self._devices if device in group or device.uuid not in unfit])
 
     def _spawn(self, group: Group, visible: Group) -> Child:
@@ -400,7 +399,7 @@ class WorkerPool:
         settings["tuned"] = str(self._log(_name(group), "tunableop.csv"))
         return {"event": "open", "devices": fields, "visible": visible, **settings}
 
-    def spent(self) -> TimeSpent:
+    def time_spent(self) -> TimeSpent:
         """Return the seconds of the run by phase, metric and of the devices at work, and what the readings cost."""
         seconds = {**self.timeline.seconds(), "device": self.device_seconds}
         probes = {metric: _rounded(phases) for metric, phases in self.timeline.probes.items()}
@@ -417,8 +416,8 @@ class WorkerPool:
             child.end_now()  # all of them, before it is waited for the first
         for child in self._children:
             child.kill("the run is over")
-            if child.left_behind:
-                self.sensor.note(f"{child.name}: {child.ended}")
+            if child.unkillable:
+                self.sensor.note(f"{child.name}: {child.ending}")
         if self._meeting:
             self._meeting.remove()
 
@@ -436,7 +435,7 @@ def _phases(calls: Sequence[WorkerCall], start: float, end: float, *, in_turn: b
     paced = by_time if in_turn else [call for call in by_time if not call.silent_between][-1:] or by_time[-1:]
     pace = sorted(step for call in paced for step in call.pace)
     if not silences:
-        return around(start, end, pace)
+        return seconds_by_phase(start, end, pace)
     kill_time = max(stop for _, stop in silences)
     moments = [moment for call in calls for moment, _ in call.pace if moment <= kill_time]
     return around_silence(start, end, pace, (max([*moments, min(silences)[0]]), kill_time))

@@ -60,7 +60,7 @@ def lint(names: Sequence[str], today: str) -> LintReport:
     # all shipped ones beside a requested one, which may be the base of others, or of a vendor's SKUs
     shipped = [] if own_paths and own_paths == paths else loader.names()
     entries = [_open(path, today) for path in (*map(loader.find, shipped), *own_paths)]
-    requested = {loader.shown(path) for path in paths} or {file for entry in entries for file in entry.files}
+    requested = {loader.display_name(path) for path in paths} or {file for entry in entries for file in entry.files}
     selected = [entry for entry in entries if requested & entry.files]
     subjects = [entry.subject for entry in selected if entry.subject is not None]
     messages = {message for entry in selected for message in entry.errors}.union(_examined(subjects))
@@ -81,7 +81,7 @@ class _Opened:
 
 
 def _open(path: Path, today: str) -> _Opened:
-    name = loader.shown(path)
+    name = loader.display_name(path)
     try:
         subject = _subject(path, today)
     except BadFile as bad:

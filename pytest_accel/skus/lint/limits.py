@@ -94,8 +94,7 @@ def _max_ceiling(limit: Limit, sku: Sku) -> tuple[float, str] | None:
     if limit.unit == "C":
         return sku.datasheet.temperature.get("shutdown_c", 120.0), "the temperature at which the device shuts down"
     if limit.unit == "W" and "watts" in sku.datasheet.power:
-        power = sku.datasheet.power
-        return max(power.values()), "the highest power limit of the device"
+        return max(sku.datasheet.power.values()), "the highest power limit of the device"
     return None
 
 

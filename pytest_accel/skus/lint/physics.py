@@ -96,7 +96,7 @@ def _implausible(subject: LintedFile) -> Iterator[tuple[str, float, float, float
         bound = rate * _headroom(subject.sku, limit, platform)
         if figures and max(figures) > bound:
             yield key, max(figures), rate, bound, label
-        elif figures and min(figures) < LOWEST * rate and not 0 < message_bytes(limit.metric) < SMALL:
+        elif figures and min(figures) < LOWEST * rate and not 0 < in_bytes(parse(limit.metric).size) < SMALL:
             yield key, min(figures), rate, bound, label
 
 
@@ -104,11 +104,6 @@ def _figures(limit: Limit) -> list[float]:
     """Return floor and reference of a limit, or what others published where it has neither, as far as there is any."""
     published = (limit.published.lowest, limit.published.highest) if limit.published and not limit.bounded else ()
     return [figure for figure in (limit.floor, limit.reference, *published) if figure is not None]
-
-
-def message_bytes(metric: str) -> int:
-    """Return the message size in a metric's name in bytes; 0 if it has none."""
-    return in_bytes(parse(metric).size)
 
 
 MAGNITUDES = {

@@ -15,7 +15,7 @@ from pytest_accel.core.sku_types import Limit
 from pytest_accel.core.verdict import Comparison, Status, Verdict, show
 from pytest_accel.judging.causes.findings import Finding, Key
 from pytest_accel.judging.causes.peer_matrix import SHORT, fastest
-from pytest_accel.judging.closing.parts import spanned
+from pytest_accel.judging.closing.parts import as_ranges
 from pytest_accel.run.record import names_of
 from pytest_accel.views.html.report_words import KINDS, badge, bounds_of, is_fact, why
 from pytest_accel.views.table import applies
@@ -82,7 +82,7 @@ class PageVerdicts:
             return None
         last = max(self._record.devices, key=lambda device: device.index)
         gaps = [name for index in range(last.index) if (name := f"{last.called}{index}") not in self.names.values()]
-        name = spanned(gaps) if len(gaps) == expected - number else f"{expected - number:g} of {expected:g}"
+        name = as_ranges(gaps) if len(gaps) == expected - number else f"{expected - number:g} of {expected:g}"
         return name, failures.get("inventory.driver") or failures["inventory.count"]
 
     def deciding(self) -> list[Verdict]:
@@ -104,7 +104,7 @@ class PageVerdicts:
     def on(self, verdicts: Sequence[Verdict]) -> str:
         """Return the names of the devices that verdicts are on, such as "gpu0, gpu2 to gpu7", or "all 8" of several."""
         names = self.named(verdicts)
-        return f"all {len(names)}" if 2 < self._devices == len(names) else spanned(names)
+        return f"all {len(names)}" if 2 < self._devices == len(names) else as_ranges(names)
 
     def named(self, verdicts: Sequence[Verdict]) -> list[str]:
         """Return the names of the subjects of verdicts, each once."""

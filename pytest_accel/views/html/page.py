@@ -20,7 +20,7 @@ from pytest_accel.core.sentences import details, headline, sentence_of
 from pytest_accel.core.untrusted import BadFile
 from pytest_accel.core.verdict import WORST_FIRST, Result, decisive_margin, margin_of, show
 from pytest_accel.judging.causes import peer_matrix
-from pytest_accel.judging.closing.parts import in_short
+from pytest_accel.judging.closing.parts import failure_text
 from pytest_accel.run import telemetry_file
 from pytest_accel.run.record import findings_of, locations_of, names_of
 from pytest_accel.views.html import blocks, figures, report_words, traces
@@ -120,7 +120,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "counts": report_words.counts,
     "files": lambda files: [(f"threshold file {name}", f"sha256 {sha256}") for name, sha256 in files.items()],
     "healthy": report_words.healthy,
-    "in_short": in_short,
+    "failure_text": failure_text,
     "margin": margin_of,
     "decisive_margin": decisive_margin,
     "details": details,

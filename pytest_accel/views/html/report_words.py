@@ -33,7 +33,7 @@ def bounds_of(verdict: Verdict, unit: str | None = None) -> str:
 def by(verdict: Verdict) -> str:
     """Return who stands behind the floor that decided: the publishers of a class, or the source of the limit."""
     limit = verdict.limit
-    if limit is None or verdict.failed_by:
+    if limit is None or verdict.failing_comparison:
         return ""
     if limit.class_floor and verdict.basis is Basis.CLASS:
         return ", ".join(limit.class_floor.publishers)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from support.rows import each_row
 
 from pytest_accel.core import structured
-from pytest_accel.core.details import Found, NetworkPart, NodeRound
+from pytest_accel.core.details import NetworkOutcome, NetworkPart, NodeRound
 from pytest_accel.core.measurement import NODE, Measurement
 from pytest_accel.core.reasons import BehindNodes, Compared, Note
 from pytest_accel.core.run import Circumstances, Run
@@ -21,7 +21,7 @@ FLOOR = Limit("network.pairs", "GB/s", floor=42.0, origin="h100-sxm.yaml:80")
 ROUNDS = (NodeRound("pairs", ("n2",), 37.0), NodeRound("confirm", ("n7",), 39.6), NodeRound("all", (), 300.0))
 
 
-def found(how: Found, value: float = 39.6, text: str = "") -> Measurement:
+def found(how: NetworkOutcome, value: float = 39.6, text: str = "") -> Measurement:
     part = NetworkPart(how, value, 45.0, 5, 64, (40.0, 41.0, 3.0, 40.0), text, ROUNDS)
     return Measurement("network.pairs", NODE, "GB/s", value, details={"network": part})
 
@@ -37,7 +37,7 @@ def test_a_slow_node_is_rejected_although_it_holds_its_limit() -> None:
 
 @each_row(("how", "reason"), [("island", Note("island", "n3, n4")), ("unclear", Note("nobody_named", "n3, n4"))])
 @each_row("limit", [None, FLOOR, replace(FLOOR, floor=30.0)])
-def test_a_short_node_that_is_not_named_is_not_rejected(how: Found, reason: Note, limit: Limit | None) -> None:
+def test_a_short_node_that_is_not_named_is_not_rejected(how: NetworkOutcome, reason: Note, limit: Limit | None) -> None:
     verdict = judge([found(how, text="n3, n4")], limit)
     assert (verdict.status, verdict.reasons[-1]) == (Status.INCONCLUSIVE, reason)
 

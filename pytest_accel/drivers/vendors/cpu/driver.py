@@ -12,7 +12,7 @@ import psutil
 
 from pytest_accel.core.groups import grouped
 from pytest_accel.core.measurement import Device
-from pytest_accel.drivers.host import cpus_of, told
+from pytest_accel.drivers.host import cpus_of, peek
 from pytest_accel.drivers.host.host_environment import pseudonym
 from pytest_accel.drivers.interface import Driver, Reading
 
@@ -128,7 +128,7 @@ class CpuDriver(Driver):
             "foreign_s": self._foreign.seconds() * len(usages) / len(self._foreign.cpus),
         }
         # most virtual machines do not state the clock
-        kilohertz = told(_CPUS / f"cpu{device.cpus[0]}" / "cpufreq" / "scaling_cur_freq")
+        kilohertz = peek(_CPUS / f"cpu{device.cpus[0]}" / "cpufreq" / "scaling_cur_freq")
         clock = int(kilohertz) / 1000 if kilohertz.isdigit() else None
         return {**reading, **({"clock_mhz": clock} if clock else {})}
 
@@ -158,11 +158,11 @@ def _groups() -> list[tuple[int | None, list[int]]]:
 def _cores(cpus: list[int]) -> list[list[int]]:
     """Return the logical CPUs, grouped by the core that they share."""
     file = "topology/thread_siblings_list"
-    return list(grouped(cpus, lambda cpu: told(_CPUS / f"cpu{cpu}" / file) or f"cpu{cpu}").values())
+    return list(grouped(cpus, lambda cpu: peek(_CPUS / f"cpu{cpu}" / file) or f"cpu{cpu}").values())
 
 
 def _model() -> str:
-    for line in told(Path("/proc/cpuinfo")).splitlines():
+    for line in peek(Path("/proc/cpuinfo")).splitlines():
         if line.lower().startswith(("model name", "cpu model")):
             return line.split(":", 1)[1].strip()
     return os.uname().machine

@@ -177,7 +177,7 @@ def _listen(nvml: Any, handles: Mapping[str, Any]) -> tuple[Any, dict[str, str]]
         raise DriverProblem(f"NVML gives no events: {error}") from None
     register = partial(partial, nvml.nvmlDeviceRegisterEvents)
     calls = {uuid: register(handle, nvml.nvmlEventTypeXidCriticalError, events) for uuid, handle in handles.items()}
-    deaf = {uuid: str(answer) for uuid, answer in deadlines.each(calls).items() if isinstance(answer, DriverProblem)}
+    deaf = {uuid: str(answer) for uuid, answer in deadlines.ask(calls).items() if isinstance(answer, DriverProblem)}
     if len(deaf) == len(handles):
         raise DriverProblem(f"NVML gives no events: {next(iter(deaf.values()), 'no GPU answers')}")
     return events, {uuid: f"NVML gives no events for it: {reason}" for uuid, reason in deaf.items()}
