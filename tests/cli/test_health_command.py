@@ -35,7 +35,7 @@ TABLES: dict[str, Any] = data_files.tables("cli/health")
 CHANGES: dict[str, str] = TABLES["changes"]
 
 
-class NodeSensor(in_process.Called):
+class NodeSensor(in_process.InlineChild):
     """A sensor that is called instead of started; everything else of a check is as on hardware."""
 
     def __init__(self, node: Node) -> None:
@@ -44,7 +44,7 @@ class NodeSensor(in_process.Called):
         machine = Machine(
             hints=lambda: node.shown, container=lambda: node.container, kernel_past=node.logged, host=node.host
         )
-        self._sensor = Sensor(self.said, machine)  # type: ignore[arg-type]
+        self._sensor = Sensor(self.pipe, machine)  # type: ignore[arg-type]
 
     def send(self, event: str, **fields: Any) -> None:
         self._node.asked.append(event)

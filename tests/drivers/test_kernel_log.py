@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from support import shipped
-from support.in_process import Kept
+from support.in_process import RecordingPipe
 from support.rows import each_row
 
 from pytest_accel.core.measurement import NODE
@@ -170,7 +170,7 @@ def test_without_a_probe_nothing_could_be_logged() -> None:
 
 
 def test_the_sensor_tells_lines_from_xids() -> None:
-    sent = Kept()
+    sent = RecordingPipe()
     lines = (FATAL.format("0c"), "NVRM: Xid (PCI:0000:0c:00): 79, pid=7, GPU has fallen off the bus.")
     Sensor(sent)._report(SOURCE, lambda: (kernel_log.parse(line) or {} for line in lines))  # type: ignore[arg-type]
     assert [each["event"] for each in sent] == ["hearing", "logged", "xid"]

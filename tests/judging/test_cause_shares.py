@@ -147,7 +147,7 @@ def run(cases: list[Case], vendor: str, folder: Path, seed: int) -> tuple[Sessio
     path = folder / "node.yaml"
     path.write_text("\n".join([*lines, *(line for case in cases for line in case.lines())]) + "\n", encoding="utf-8")
     here, _ = in_process.run(path, folder / "out", measured=("matmul",))
-    assert isinstance(here.pool, in_process.Here)
+    assert isinstance(here.pool, in_process.InlinePool)
     return here, here.pool.model
 
 

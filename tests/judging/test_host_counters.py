@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support import shipped
 from support.host_tree import FAR_NIC, MC, METAL, make, rdma
-from support.in_process import Called
+from support.in_process import InlineChild
 
 from pytest_accel.core.host_facts import COUNTED_HOST_FACTS
 from pytest_accel.core.levels import LEVELS
@@ -108,17 +108,17 @@ def test_what_cannot_be_seen_here_and_what_no_probe_could_move_is_not_judged(tmp
     assert (unmoved.trouble and unmoved.trouble.kind) == "not_applicable"
 
 
-class Root(Called):
+class Root(InlineChild):
     """A sensor that looks at the files of a tree, and finds no device."""
 
     def __init__(self, root: Path) -> None:
         super().__init__("sensor")
         machine = Machine(hints=list, host=partial(host_facts, root), kernel_reports=None)
-        self._sensor = Sensor(self.said, machine)  # type: ignore[arg-type]
+        self._sensor = Sensor(self.pipe, machine)  # type: ignore[arg-type]
 
     def send(self, event: str, **fields: Any) -> None:
         if event == "discover":
-            self.said.send("devices", devices=[])
+            self.pipe.send("devices", devices=[])
         else:
             self._sensor.take({"event": event, **fields})
 

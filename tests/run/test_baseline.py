@@ -39,7 +39,7 @@ def measured(folder: Path, name: str, node: str, **options: Any) -> Session:
     file.write_text(node)
     importlib.import_module("torch").manual_seed(0)
     given = Options(sku="", level="quick", output=folder / "records" / name, simulate=str(file), **options)
-    here = Session.open(given, in_process.Here())
+    here = Session.open(given, in_process.InlinePool())
     here.begin()
     for device in here.target.devices:
         here.check(probes.stream, {"op": "triad"}, device.uuid)

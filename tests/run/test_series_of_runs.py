@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support import data_files
-from support.in_process import CalledSensor, Here
+from support.in_process import InlinePool, InlineSensor
 from support.rows import each_row
 
 from pytest_accel import probes
@@ -57,7 +57,7 @@ class Node:
 
     def _run(self, output: Path, before: str, seconds: float | None) -> int:
         del seconds
-        here = Session.open(self.options(output=output, previous_record=before), Here())
+        here = Session.open(self.options(output=output, previous_record=before), InlinePool())
         here.begin()
         for probe, given in ((probes.stream, {"op": "copy_kernel"}), (probes.matmul, {"dtype": "bf16"})):
             for device in here.target.devices:
@@ -215,12 +215,12 @@ def test_an_xid_that_the_kernel_logged_between_two_runs_is_in_the_next(
     monkeypatch.setattr(clock, "epoch_now", clock.epoch)
     between = [{"number": 79, "at": clock.now(), "address": "", "text": "GPU has fallen off the bus", "pid": None}]
     before = [{**between[0], "at": clock.now() - 1e6}]
-    taken = CalledSensor.send
+    taken = InlineSensor.send
 
-    def send(sensor: CalledSensor, event: str, **fields: Any) -> None:
+    def send(sensor: InlineSensor, event: str, **fields: Any) -> None:
         if event == "kernel_past":
             reports = [{**each, "uuid": node.record(1).devices[0].uuid} for each in (*before, *between)]
-            sensor.said.send("kernel_past", reports=reports, deaf=None)
+            sensor.pipe.send("kernel_past", reports=reports, deaf=None)
         else:
             taken(sensor, event, **fields)
 
@@ -232,7 +232,7 @@ def test_an_xid_that_the_kernel_logged_between_two_runs_is_in_the_next(
         here.check(probes.counters, {"fact": "xid_hardware"}, here.target.devices[0].uuid)
         return node.finished(here)
 
-    monkeypatch.setattr(CalledSensor, "send", send)
+    monkeypatch.setattr(InlineSensor, "send", send)
     node.ends = ended
     assert node.series(0.005) == exits.REJECTED
     assert [(each.number, each.at) for each in heard] == [(79, between[0]["at"])], (

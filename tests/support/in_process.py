@@ -52,8 +52,8 @@ BLOCKS_BETWEEN_READINGS = 40
 """Two simulated seconds."""
 
 
-class Kept(list[Message]):
-    """A pipe that keeps what is sent, and a gate that is always open."""
+class RecordingPipe(list[Message]):
+    """A pipe that keeps its messages, and a gate that is always open."""
 
     compute: Any = None
     collective = False
@@ -89,19 +89,19 @@ class Kept(list[Message]):
         return [message for message in self if message["event"] in events]
 
 
-class Deaf(Sensor):
-    """Xids are told by threads, in real time: what they do to a run takes a process."""
+class SilentSensor(Sensor):
+    """A sensor without Xids: a library reports them by threads, in real time, which takes a process."""
 
     def listen(self) -> None: ...
 
 
-class Called(Child):
-    """A process that is none: what it is sent it does at once, and what it said waits to be heard."""
+class InlineChild(Child):
+    """A child without a process: it handles a message when it is sent, and its answers wait in `pipe`."""
 
     def __init__(self, name: str) -> None:
         self.name, self.log = name, Path(os.devnull)
         self.ending = None
-        self.said = Kept()
+        self.pipe = RecordingPipe()
         self._readable = os.eventfd(1)
 
     @property
@@ -112,19 +112,19 @@ class Called(Child):
         return self._readable
 
     def take(self) -> list[Message]:
-        said = [self._message(json.dumps(each).encode()) for each in self.said]
-        self.said.clear()
-        return [message for message in said if message]
+        messages = [self._message(json.dumps(message).encode()) for message in self.pipe]
+        self.pipe.clear()
+        return [message for message in messages if message]
 
-    def kill(self, why: str = "", seconds: float = 0.0) -> str:
+    def kill(self, reason: str = "", seconds: float = 0.0) -> str:
         if self.ending is None:
-            self.ending = why
+            self.ending = reason
             os.close(self._readable)
         return self.ending
 
 
-class CalledSensor(Called):
-    """The sensor of a node: it reads a device when it is told that the device worked, and not beside it."""
+class InlineSensor(InlineChild):
+    """The sensor of a node. It reads a device after a block of its work, and not in parallel."""
 
     sensor: Sensor
     model: Model
@@ -132,10 +132,10 @@ class CalledSensor(Called):
     def send(self, event: str, **fields: Any) -> None:
         if event == "node":
             self.model = Model.read(fields["model"])
-            self.sensor = Deaf(self.said, machine(self.model))  # type: ignore[arg-type]
+            self.sensor = SilentSensor(self.pipe, machine(self.model))  # type: ignore[arg-type]
             self._library: Any = amdsmi.installed() if self.model.vendor == "amd" else pynvml.nvmlLib
         elif event == "rest":
-            self.said.send("resting", turn=fields["turn"])
+            self.pipe.send("resting", turn=fields["turn"])
         elif event != "watch":
             self._refresh()
             self.sensor.take({"event": event, **fields})
@@ -152,27 +152,27 @@ class CalledSensor(Called):
                 self._library.renew(index)
 
 
-class CalledWorker(Called):
-    """The worker of some devices. After each of its blocks somebody may `look` at them."""
+class InlineWorker(InlineChild):
+    """The worker of some devices. `look` is called with them after each block."""
 
     def __init__(self, name: str, look: Callable[[Sequence[Device]], None]) -> None:
         super().__init__(name)
-        self.said.after_block = lambda: look(self.said.compute.devices)
+        self.pipe.after_block = lambda: look(self.pipe.compute.devices)
 
     def send(self, event: str, **fields: Any) -> None:
         if event == "node":
             opened = partial(simulated.SimulatedDevice, model=Model.read(fields["model"]))
-            self._worker = Worker(self.said, self.said, opened)  # type: ignore[arg-type]
+            self._worker = Worker(self.pipe, self.pipe, opened)  # type: ignore[arg-type]
             return
         self._worker.take({"event": event, **fields})
 
 
-class Here(WorkerPool):
-    """The pool of a run whose processes are called instead of started, and none of whose devices waits for another."""
+class InlinePool(WorkerPool):
+    """The pool of a run without processes: its children are called, one device after the other."""
 
     def __init__(self) -> None:
         super().__init__(SensorClient(60.0))
-        self._called: list[Called] = []
+        self._inline: list[InlineChild] = []
         self._apart = False
         self._blocks = 0
 
@@ -182,27 +182,27 @@ class Here(WorkerPool):
     @property
     def model(self) -> Model:
         """The model of the node."""
-        sensor = self._called[0]
-        assert isinstance(sensor, CalledSensor)
+        sensor = self._inline[0]
+        assert isinstance(sensor, InlineSensor)
         return sensor.model
 
     def part(self) -> None:
         """Have workers in processes of their own from now on: the ranks of a collective have to meet."""
         self._apart = True
-        for worker in self._called[1:]:
-            worker.kill("its place is taken by a process")
+        for worker in self._inline[1:]:
+            worker.kill("replaced by a process")
 
     def _call(self, name: str, module: str, log: Path, environment: Environment) -> Child:
         if name != "sensor" and self._apart:
             return Child(name, module, log, environment)
-        self._called.append(CalledWorker(name, self._look) if self._called else CalledSensor(name))
-        return self._called[-1]
+        self._inline.append(InlineWorker(name, self._look) if self._inline else InlineSensor(name))
+        return self._inline[-1]
 
     def _look(self, devices: Sequence[Device]) -> None:
-        """What the sensor of a real run does beside the workers; devices at rest are not worth the time."""
+        """Read the devices as the sensor of a real run does beside the workers; devices at rest take too much time."""
         self._blocks += 1
-        sensor = self._called[0]
-        if self._blocks % BLOCKS_BETWEEN_READINGS == 0 and isinstance(sensor, CalledSensor):
+        sensor = self._inline[0]
+        if self._blocks % BLOCKS_BETWEEN_READINGS == 0 and isinstance(sensor, InlineSensor):
             sensor.look(devices)
 
 
@@ -222,17 +222,17 @@ def fast() -> Iterator[None]:
 
 
 DTYPES = ("tf32", "bf16")
-"""The products of a run that is not about products: each takes its time, and none shows more than another."""
+"""The dtypes that are multiplied in a run without named probes: each takes time, and none shows more than another."""
 
 
-def suite(here: Session, measured: Sequence[str] | None) -> Iterator[tuple[Any, dict[str, Any], str | None]]:
-    """The packaged suite as calls, in its order, without collectives: all of it, or the probes that are `measured`."""
-    products = required(here, "matmul")
+def suite(session: Session, measured: Sequence[str] | None) -> Iterator[tuple[Any, dict[str, Any], str | None]]:
+    """Yield the calls of the packaged suite, in its order, without collectives: all, or those of `measured` probes."""
+    products = required(session, "matmul")
     few = [dtype for dtype in DTYPES if dtype in products]
-    shapes = required(here, "matmul_mamf")
-    for probe, given, metric in _suite(few if measured is None else products, shapes):
+    shapes = required(session, "matmul_mamf")
+    for probe, conditions, metric in _suite(few if measured is None else products, shapes):
         if measured is None or probe.__name__ in measured:
-            yield probe, given, metric
+            yield probe, conditions, metric
 
 
 def _suite(dtypes: Sequence[str], mamf: Sequence[str]) -> Iterator[tuple[Any, dict[str, Any], str | None]]:
@@ -264,26 +264,26 @@ SOAK = (
 )
 
 
-def required(here: Session, probe: str) -> list[str]:
+def required(session: Session, probe: str) -> list[str]:
     """The variants of a probe that the level requires a limit of."""
-    found = here.target.terms.required
+    found = session.target.terms.required
     return [variant for name, _, variant in (metric.partition(".") for metric in found) if name == probe]
 
 
-def limited(here: Session, probe: str) -> list[tuple[Any, str]]:
-    return [(getattr(probes, probe), fact) for fact in here.target.limited_facts(probe)]
+def limited(session: Session, probe: str) -> list[tuple[Any, str]]:
+    return [(getattr(probes, probe), fact) for fact in session.target.limited_facts(probe)]
 
 
 def opened(node: Path, output: Path, level: str = "quick") -> Session:
-    """A run on the node of a file, of which nothing was asked yet."""
+    """Return a run on the node of a file, before its first check."""
     importlib.import_module("torch").manual_seed(0)
     gc.collect()
     gc.freeze()  # a worker collects after every call, and torch alone is a million objects
     atexit.register(gc.unfreeze)  # a module that is frozen when the process ends is one that DuckDB calls leaked
-    here = Session.open(Options(sku="", level=level, output=output, simulate=str(node)), Here())
-    here.begin()
-    here.ledger.folder.path = None  # what is not looked at need not be written
-    return here
+    session = Session.open(Options(sku="", level=level, output=output, simulate=str(node)), InlinePool())
+    session.begin()
+    session.ledger.folder.path = None  # what is not looked at need not be written
+    return session
 
 
 def run(
@@ -293,45 +293,45 @@ def run(
 
     With the collectives it is `whole`, if the devices are of a vendor without Xids.
     """
-    here = opened(node, output)
+    session = opened(node, output)
     if not whole:
-        here.rule_out("filter", "without collectives and Xids")
-    subjects = [device.uuid for device in here.target.devices]
-    _look(here, subjects)
-    for probe, given, metric in suite(here, EVERY if whole else measured):
+        session.rule_out("filter", "without collectives and Xids")
+    subjects = [device.uuid for device in session.target.devices]
+    _look(session, subjects)
+    for probe, conditions, metric in suite(session, EVERY if whole else measured):
         for subject in subjects:
-            here.check(probe, given, subject, metric=metric)
+            session.check(probe, conditions, subject, metric=metric)
     if whole:
-        assert isinstance(here.pool, Here)
-        here.pool.part()
-        here.check(probes.collective, {}, NODE)
-    _count(here, subjects)
-    return here, here.finish()
+        assert isinstance(session.pool, InlinePool)
+        session.pool.part()
+        session.check(probes.collective, {}, NODE)
+    _count(session, subjects)
+    return session, session.finish()
 
 
-def _look(here: Session, subjects: Sequence[str]) -> None:
+def _look(session: Session, subjects: Sequence[str]) -> None:
     """The facts of node, host and devices."""
     for fact in ("driver", "count"):
-        here.check(probes.inventory, {"fact": fact}, NODE)
-    for probe, fact in limited(here, "host"):
-        here.check(probe, {"fact": fact}, NODE)
-    for probe, fact in [(probes.inventory, "sku"), *limited(here, "inventory"), *limited(here, "health")]:
+        session.check(probes.inventory, {"fact": fact}, NODE)
+    for probe, fact in limited(session, "host"):
+        session.check(probe, {"fact": fact}, NODE)
+    for probe, fact in [(probes.inventory, "sku"), *limited(session, "inventory"), *limited(session, "health")]:
         for subject in subjects:
-            here.check(probe, {"fact": fact}, subject)
+            session.check(probe, {"fact": fact}, subject)
 
 
-def _count(here: Session, subjects: Sequence[str]) -> None:
+def _count(session: Session, subjects: Sequence[str]) -> None:
     """What devices and host have counted meanwhile."""
-    for probe, fact in limited(here, "counters"):
+    for probe, fact in limited(session, "counters"):
         for subject in subjects if not fact.startswith("xid") else ():
-            here.check(probe, {"fact": fact}, subject)
+            session.check(probe, {"fact": fact}, subject)
     for fact in probes.HOST_COUNTERS:
-        here.check(probes.host_counters, {"fact": fact}, NODE)
+        session.check(probes.host_counters, {"fact": fact}, NODE)
 
 
-def objections(here: Session) -> tuple[str, ...]:
+def objections(session: Session) -> tuple[str, ...]:
     """Why a reader of the record would not believe it."""
-    content = json.loads(json.dumps(record.content(here.ledger.record)))
+    content = json.loads(json.dumps(record.content(session.ledger.record)))
     with RecordFiles(Path(record.FILE)) as files:
         return record.parse({**content, "sha256": record.seal(content)}, files).objections
 
@@ -339,13 +339,13 @@ def objections(here: Session) -> tuple[str, ...]:
 def seen(case: Case, folder: Path) -> Seen:
     """What comes of a case."""
     try:
-        here, closing = run(case.write(folder), folder / "out", measured=case.measured)
-    except Refused as why:
-        return Seen(f"SIMULATED REFUSED {why}", 4, ())
-    assert objections(here) == (), "the record of a run is believed"
+        session, closing = run(case.write(folder), folder / "out", measured=case.measured)
+    except Refused as reason:
+        return Seen(f"SIMULATED REFUSED {reason}", 4, ())
+    assert objections(session) == (), "the record of a run is believed"
     verdicts = [
-        (here.ledger.names.get(each.subject, each.subject), each.metric, each.status.value)
-        for each in here.ledger.verdicts
+        (session.ledger.names.get(verdict.subject, verdict.subject), verdict.metric, verdict.status.value)
+        for verdict in session.ledger.verdicts
     ]
     return Seen(closing.line, closing.exit, tuple(verdicts))
 
@@ -355,5 +355,7 @@ def by_a_user(case: Case, folder: Path) -> Seen:
     place = folder / "out"
     options = [f"--accel-simulate={case.write(folder)}", "--accel-level=quick", f"--accel-output={place}"]
     ran = as_user.pytest(folder, *options, *case.words, sku=None, paths=(), output=place)
-    verdicts = [(ran.names[each["subject"]], each["metric"], each["status"]) for each in ran.record["verdicts"]]
+    verdicts = [
+        (ran.names[verdict["subject"]], verdict["metric"], verdict["status"]) for verdict in ran.record["verdicts"]
+    ]
     return Seen(ran.closing, ran.exit, tuple(verdicts))
