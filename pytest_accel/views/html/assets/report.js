@@ -85,13 +85,13 @@
     return chart.posToVal(to, "x", true) - chart.posToVal(from, "x", true) > least;
   };
 
-  const sizeOf = (place) => ({ width: Math.max(240, place.clientWidth), height: 230 });
+  const sizeOf = (element) => ({ width: Math.max(240, element.clientWidth), height: 230 });
 
-  const draw = (place, theme, size) => {
-    const name = place.dataset.plot;
+  const draw = (element, theme, size) => {
+    const name = element.dataset.plot;
     const plot = plots[name];
     if (!plot) return;
-    const before = drawn.get(place);
+    const before = drawn.get(element);
     if (before) before.destroy();
     const ink = theme === "dark" ? "#c3c9d1" : "#3c434c";
     const red = theme === "dark" ? "#ff9d94" : "#b3201a";
@@ -99,17 +99,17 @@
     const axis = { stroke: ink, grid, ticks: grid, font: "12px system-ui, sans-serif" };
     const counted = plot.axis === "block" || plot.axis === "round";
     const options = {
-      ...(size || sizeOf(place)),
+      ...(size || sizeOf(element)),
       cursor: { sync: { key: counted ? name : "traces" }, focus: { prox: 24 } },
       focus: { alpha: 0.35 },
       scales: { x: { time: false }, y: { range: range(plot) } },
       axes: [{ ...axis, size: 34, ...(counted ? { incrs: WHOLE } : {}), values: (chart, ticks) => ticks.map((tick) => (counted ? tick : `${tick} ${plot.axis}`)) }, { ...axis, size: 62 }],
       series: [
         { label: plot.axis },
-        ...plot.series.map((each, place_) => ({
-          label: each.name,
-          stroke: COLOURS[theme][place_ % COLOURS[theme].length],
-          dash: DASHES[Math.floor(place_ / 2) % DASHES.length],
+        ...plot.series.map((series, index) => ({
+          label: series.name,
+          stroke: COLOURS[theme][index % COLOURS[theme].length],
+          dash: DASHES[Math.floor(index / 2) % DASHES.length],
           width: 1.5,
           gaps: (chart, which, first, last, gaps) => (counted ? gaps : gaps.filter((gap) => long(chart, plot.axis === "h", gap))),
           points: { show: plot.x.length < 60, size: 4 },
@@ -118,11 +118,11 @@
       ],
       hooks: { drawAxes: [across(plot, red)] },
     };
-    const chart = new uPlot(options, [plot.x, ...plot.series.map((each) => each.values)], place);
-    drawn.set(place, chart);
+    const chart = new uPlot(options, [plot.x, ...plot.series.map((series) => series.values)], element);
+    drawn.set(element, chart);
   };
   const drawAll = (theme, size) => {
-    for (const place of document.querySelectorAll("[data-plot]")) draw(place, theme, size);
+    for (const element of document.querySelectorAll("[data-plot]")) draw(element, theme, size);
   };
   const theme = () => (dark.matches ? "dark" : "light");
   drawAll(theme());
@@ -131,7 +131,7 @@
   addEventListener("resize", () => {
     if (innerWidth === wide) return;
     wide = innerWidth;
-    for (const [place, chart] of drawn) chart.setSize(sizeOf(place));
+    for (const [element, chart] of drawn) chart.setSize(sizeOf(element));
   });
 
   // -- print: everything is shown, in the colours of paper, with three plots beside each other
@@ -140,11 +140,11 @@
   let closed = [];
   addEventListener("beforeprint", () => {
     closed = [...document.querySelectorAll("details:not([open])")];
-    for (const each of closed) each.open = true;
+    for (const section of closed) section.open = true;
     drawAll("light", ON_PAPER);
   });
   addEventListener("afterprint", () => {
-    for (const each of closed) each.open = false;
+    for (const section of closed) section.open = false;
     drawAll(theme());
   });
 })();

@@ -4,8 +4,8 @@
 
   // -- tables: sorting and filtering
 
-  const keyOf = (row, place) => {
-    const cell = row.cells[place];
+  const keyOf = (row, column) => {
+    const cell = row.cells[column];
     return "sort" in cell.dataset ? Number(cell.dataset.sort) : cell.textContent.trim();
   };
   const compare = (one, other) => {
@@ -16,12 +16,12 @@
     return String(one).localeCompare(String(other), "en", { numeric: true });
   };
   const sortBy = (table, head) => {
-    const place = head.cellIndex;
+    const column = head.cellIndex;
     const down = head.getAttribute("aria-sort") === "ascending";
-    for (const each of table.tHead.rows[0].cells) each.removeAttribute("aria-sort");
+    for (const cell of table.tHead.rows[0].cells) cell.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
     const body = table.tBodies[0];
-    const keyed = [...body.rows].map((row) => [keyOf(row, place), row]);
+    const keyed = [...body.rows].map((row) => [keyOf(row, column), row]);
     keyed.sort(([one], [other]) => (one === "" || other === "" ? compare(one, other) : (down ? -1 : 1) * compare(one, other)));
     body.append(...keyed.map(([, row]) => row));
   };
