@@ -22,9 +22,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/fleet"))
+for folder in ("tests", "tests/fleet"):
+    sys.path.insert(0, str(Path(__file__).parents[1] / folder))
 
-from slurm_cluster import SUITE, SlurmCluster, cluster, missing
+from slurm_cluster import SUITE, SlurmCluster, cluster, missing  # noqa: E402  from tests
 
 INVENTORY = """
 from pytest_accel import probes

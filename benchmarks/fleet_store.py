@@ -321,7 +321,7 @@ def make_records(folder: Path, nodes: int) -> None:
             expected_devices=GPUS, sku="h100-sxm", level="quick", against=[Objection("unasked", "drawn")],
         )  # fmt: skip
         made = Run(
-            run={"started": "2026-11-23T02:00:00+00:00", "ended": "2026-11-23T02:02:00+00:00",
+            info={"started": "2026-11-23T02:00:00+00:00", "ended": "2026-11-23T02:02:00+00:00",
                  "host": f"node{node}", "user": "operator", "output": f"/srv/accel/node{node}", "level": "quick",
                  "command": ["pytest", "--accel-sku=h100-sxm"], "platform": "hgx8"},
             sku={"name": "h100-sxm", "asked": "h100-sxm", "files": {}},

@@ -52,7 +52,7 @@ def _spread(run: Run) -> tuple[SpreadOf, list[str]]:
     """Return the variation of a metric among healthy devices by the SKU of a record, and a note if it is not known."""
     sku_asked, name = run.sku.get("asked"), run.sku.get("name")
     try:
-        sku = TermOptions(str(name if sku_asked in (None, AUTO) else sku_asked)).load_sku(on_hardware=False)
+        sku = TermOptions(str(name if sku_asked in (None, "", AUTO) else sku_asked)).load_sku(on_hardware=False)
     except (BadFile, Refused):
         sku = None
     if sku is None or sku.name != name:

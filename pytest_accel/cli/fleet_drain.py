@@ -73,8 +73,8 @@ def _drain_here(args: argparse.Namespace) -> int:
     # One node at a time: of checks that fail at once each would see room for its own node.
     with ledger.locked(folder):
         now = datetime.now(timezone.utc)
-        share, age = args.most, args.max_age
-        plan = plans.plan_of_check(args.broken, node, slurm.nodes(), now=now, most=share, seconds=age)
+        share, seconds = args.most, args.max_age
+        plan = plans.plan_of_check(args.broken, node, slurm.nodes(), now=now, most=share, seconds=seconds)
         return _carry_out(plan, [], args) or (exits.REJECTED if plan.steps else exits.HOLDS)
 
 
@@ -145,7 +145,7 @@ def _apply(steps: Sequence[Step], nodes: Sequence[NodeResult], folder: Path) -> 
     """Run the commands, and enter each in the ledger of the folder. Raises SlurmError, or BadFile if not allowed."""
     results = {node.node: node.result for node in nodes}
     for step in steps:
-        # Inputs for right before its command: a node that somebody has drained or resumed meanwhile is left alone.
+        # Asked for right before its command: a node that somebody has drained or resumed meanwhile is left alone.
         state = next((state for state in slurm.nodes([step.node]) if state.name == step.node), None)
         if reason := plans.changed(step.seen, state):
             print(printable(f"left alone: {step.node}: {reason}"))

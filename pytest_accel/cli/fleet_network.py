@@ -33,9 +33,9 @@ def run(args: argparse.Namespace) -> int:
     fleet = replace(plan, joint=True, arguments=(*plan.arguments, "--accel-network"))
     skipped = [node for node in fleet.expected if node.skipped]
     fleet_run.tell_all([f"left out {node.name}: {node.skipped}" for node in skipped])
-    nodes = len(fleet.expected) - len(skipped)
-    if nodes < 2:
-        raise BadFile(f"--nodes: {counted(nodes, 'node')} can start a job, and a network run needs two")
+    count = len(fleet.expected) - len(skipped)
+    if count < 2:
+        raise BadFile(f"--nodes: {counted(count, 'node')} can start a job, and a network run needs two")
     if args.dry_run:
         print(printable(" ".join(submission.joint_command(fleet, folder))))
         print(submission.script_of(fleet, folder), end="")
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if untrusted.exists(folder / run_folder.NETWORK):  # which would be taken for the result of this job
         raise BadFile(f"--output: {folder} holds the {run_folder.NETWORK} of an earlier job; name a new folder")
     fleet = submission.submit_joint(fleet, folder)
-    print(printable(f"{folder}: job {fleet.jobs[0].job} on {counted(nodes, 'node')}"))
+    print(printable(f"{folder}: job {fleet.jobs[0].job} on {counted(count, 'node')}"))
     watch = Watch([RunWatch(folder)])
     results, problem = until_done(watch)
     fleet_run.tell(problem)

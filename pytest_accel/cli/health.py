@@ -34,7 +34,7 @@ and cron. Reads what drivers and kernel state, also on an allocated node, and ju
 not depend on the load: missing devices, memory errors, pending repairs, Xids since the boot or the last good run,
 links that are down. Prints one line of at most 80 characters. The exit status is 0 if nothing is broken, 1 if
 something is, 6 if it cannot be judged (a permission, a library, a driver that does not answer, a link that may still
-train after the boot), 4 for wrong args."""
+train after the boot), 4 for wrong options."""
 
 
 class _LineParser(Parser):

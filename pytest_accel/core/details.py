@@ -51,7 +51,7 @@ class Mismatch(TypedDict, total=False):
 
 
 class CollectiveAccount(TypedDict, total=False):
-    """The account that NCCL or RCCL wrote of the timed calls; probes/device/collectives reads it."""
+    """The account that NCCL or RCCL wrote of the timed calls; probes/device/collective_library.py reads it."""
 
     version: str
     """The version that it states: "2.27.3+cuda12.9"."""

@@ -76,7 +76,8 @@ class Reason:
 class Note(Reason):
     """A reason without figures. `text` is the account of a probe, a driver or a setting, empty where there is none.
 
-    "trouble": the reason why there is no value. "changed", "at", "during": a note of the probe or the sensor beside it.
+    "trouble": the reason why there is no value. "changed", "at", "during": a note of the probe or the sensor
+    beside a value.
     "noticed": a mere warning of the vendor's diagnostic.
     "left_out": the reason why nothing was tried. "first_failed": the trouble of the first attempt, where the repeat
     holds. "island", "nobody_named": a slow node that a network run does not blame.

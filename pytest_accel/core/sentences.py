@@ -92,7 +92,7 @@ def _behind_neighbours(_: reasons.BehindNeighbours, verdict: Verdict) -> str:
 def _behind_past(_: reasons.BehindPast, verdict: Verdict) -> str:
     if (past := verdict.past) is None:
         return "behind its own past"
-    longer = is_time(verdict.unit) and past.lost < 1  # a share of speed of 1 and more is no finite time
+    longer = is_time(verdict.unit) and past.lost < 1  # a loss of all speed has no finite time
     loss = f"{1 / (1 - past.lost) - 1:.1%} longer than in" if longer else f"{past.lost:.1%} below"
     run = f"its {past.since} run of {past.day} ({show(past.middle, '')})"
     differs = "".join(f", {term} {before} then and {after} now" for term, (before, after) in past.differs.items())
@@ -102,7 +102,7 @@ def _behind_past(_: reasons.BehindPast, verdict: Verdict) -> str:
 def _cause(reason: reasons.Cause, verdict: Verdict) -> str:
     cause = f"in an earlier attempt {reason.text}" if reason.before else reason.text
     by_neighbours = verdict.failing_comparison is not None and verdict.failing_comparison is verdict.neighbours
-    if reason.lost is None or reason.expected is None or by_neighbours:  # by those, the headline says how far behind
+    if reason.lost is None or reason.expected is None or by_neighbours:  # the headline says already how far behind
         return cause
     slower = "slower" if reason.lost > 0 else "faster"
     return f"{abs(reason.lost):.1%} {slower} than {reason.of} ({show(reason.expected, verdict.unit)}): {cause}"
@@ -268,8 +268,8 @@ def bounds(verdict: Verdict, unit: str, floor: str = "floor", ceiling: str = "ce
         return warns + verdict.limit.version
     if verdict.expected is not None:
         return f"{warns}= {verdict.expected}"
-    if verdict.passed_warning:
-        return f"warn {show(verdict.passed_warning[0], unit)}"
+    if verdict.past_warning:
+        return f"warn {show(verdict.past_warning[0], unit)}"
     sides = [(floor, verdict.floor), (ceiling, verdict.ceiling)]
     text = joint.join(f"{word} {show(bound, unit)}" for word, bound in sides if bound is not None)
     return text and warns + text

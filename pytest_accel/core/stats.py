@@ -124,7 +124,8 @@ def estimate_ratio(numerators: Sequence[float], denominators: Sequence[float]) -
     mean = fmean(denominators)
     ratio = fmean(numerators) / mean
     residual = estimate([(a - ratio * b) / mean for a, b in zip(numerators, denominators, strict=True)])
-    low = ratio + residual.low  # at least 0, because neither sum is negative
+    low = ratio + residual.low
+    # neither sum is negative, and so their ratio is not
     return replace(residual, mean=ratio, low=max(0.0, low) if math.isfinite(low) else low, high=ratio + residual.high)
 
 

@@ -83,6 +83,7 @@ def read_bytes(
 ) -> bytes:
     """Return the bytes of a regular file of at most `most` bytes. Raises BadFile, which calls the file `name`.
 
+    A larger file is refused, and so is what is no regular file: a pipe would block, and a device has no end.
     `follow` allows a symbolic link at the end of the path; where others can write into the folder, it has to be False.
     `folder` is the handle of the folder that holds the file, which need not lie under its path any more.
     """

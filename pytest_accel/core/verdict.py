@@ -194,7 +194,7 @@ class Verdict:
         return not self.fails, WORST_FIRST.index(self.status)
 
     @property
-    def passed_warning(self) -> tuple[float, float] | None:
+    def past_warning(self) -> tuple[float, float] | None:
         """The warning limit that made the verdict MARGINAL, in the unit of the value, and the margin to it, below 0."""
         warn = next((reason.warn for reason in self.reasons if isinstance(reason, PastWarning)), None)
         if self.status is not Status.MARGINAL or warn is None or not isinstance(self.value, int | float):
@@ -298,7 +298,7 @@ def decisive_margin(verdict: Verdict) -> float | None:
     """Return the margin to what failed a verdict, to the warning limit that it is past, or to its limit; else None."""
     if verdict.failing_comparison:
         return -verdict.failing_comparison.lost
-    return verdict.passed_warning[1] if verdict.passed_warning else verdict.margin
+    return verdict.past_warning[1] if verdict.past_warning else verdict.margin
 
 
 def margin_of(verdict: Verdict) -> str:

@@ -204,8 +204,8 @@ def _last_lines(
     run, together = ledger.record.info, session.inputs.options.network  # no node leads on by itself from a network run
     took = [terminal.time_line(run["seconds"])] if full and "seconds" in run else []
     took += [terminal.sampling_line(run["sampling"])] if full and "sampling" in run else []
-    findings, places = findings_of(ledger.record), locations_of(ledger.record)
-    steps = next_steps(findings, ledger.verdicts, ledger.names, places, full=full)
+    findings, locations = findings_of(ledger.record), locations_of(ledger.record)
+    steps = next_steps(findings, ledger.verdicts, ledger.names, locations, full=full)
     return [
         *terminal.closing_lines(closing, ledger.verdicts, width),
         *terminal.why_lines(closing, ledger.names, width, full=full),

@@ -24,7 +24,7 @@ OF_CHECKOUT = OURS.parent / "conftest.py"
 
 
 def loaded(config: pytest.Config) -> list[tuple[str, str]]:
-    """Return these by name and in full: ("conftest.py", "conftest.py of /shared/nights")."""
+    """Return what may change a run, by name and in full: ("conftest.py", "conftest.py of /shared/nights")."""
     entries = [(name, f"{name}={text}") for name in VARIABLES if (text := os.environ.get(name))]
     if ini := config.inipath:
         options = {key: shlex.join(map(str, config.getini(key))) for key in ("addopts", "pythonpath")}

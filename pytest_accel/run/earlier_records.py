@@ -28,7 +28,7 @@ from pytest_accel.run.terms import refusing
 MOST_SUMMARIES = 1000
 """Most summaries that are read: the newest ones and the `OLDEST`. `benchmarks/aging.py` measures how long they take."""
 OLDEST = 100
-"""The number of the oldest ones among these summaries, among which the first accepted run lies."""
+"""The number of the oldest summaries, among which the first accepted run lies."""
 MOST_RECORDS = 20
 """Most records without a summary that are read, the newest ones: 0.1 s for each of a node of eight devices."""
 

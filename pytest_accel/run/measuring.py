@@ -63,7 +63,7 @@ class Measuring:
         self._facts: dict[str, RequestAttempts] = {}
         """The readings of every fact that a test asked for, by its metric."""
         self._left_out: dict[str, dict[str, str]] = {}
-        """The reasons why devices are left out of a probe, by device, by the place of the probe."""
+        """The reasons why devices are left out of a probe, by device, by the location of the probe."""
         self._stood_still: str | None = None
         """A sentence if the whole run stood still during the last probe."""
         self.of_host: Collection[str] = HOST_FACTS

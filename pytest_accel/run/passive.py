@@ -105,7 +105,7 @@ def check(options: Options, results: Path | None = None, *, kernel_log: bool = T
 
 
 class _Checker:
-    """One check, step by step; `state` holds its state."""
+    """One check, step by step; `state` holds the results so far."""
 
     def __init__(self, options: Options, results: Path | None, kernel_log: bool, root: Path) -> None:
         self._options, self._results, self._kernel_log, self._root = options, results, kernel_log, root
@@ -228,7 +228,7 @@ def remember_stuck(pid: int, folder: Path = FOLDER) -> None:
     """Note that a process hangs. Where that fails, the next check starts another sensor."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with suppress(OSError):
-        # always a new file: another user may have put a link to any file in its path, also a hard one
+        # always a new file: another user may have put a link to any file in its place, also a hard one
         (folder / STUCK).unlink(missing_ok=True)
         with open(os.open(folder / STUCK, flags, 0o644), "w", encoding="ascii") as file:
             file.write(f"{pid} {_start_of(pid)}\n")

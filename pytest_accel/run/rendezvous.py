@@ -53,8 +53,8 @@ def rendezvous_of(launch: Launch | None, environment: Mapping[str, str]) -> Rend
     host = environment.get("MASTER_ADDR") or first_of(node_list)
     if not host:
         raise Refused(
-            f"--accel-network: {launch.name} does not say where rank 0 runs; set MASTER_ADDR to its name on "
-            "every node, and MASTER_PORT to a free port of it"
+            f"--accel-network: {launch.name} does not say where rank 0 runs; set MASTER_ADDR to the name of "
+            "its node on every node, and MASTER_PORT to a free port of it"
         )
     number = re.sub(r"\D", "", launch.job)
     port = environment.get("MASTER_PORT", str(LOWEST_PORT + int(number or 0) % PORTS))

@@ -64,9 +64,8 @@ class Series:
             series.rejection = content["closing"]["line"] if content["closing"]["result"] == Result.REJECTED else ""
         except (BadFile, LookupError, TypeError, ValueError) as bad:
             raise Refused(f"--accel-output: {file} is damaged: {bad}; begin a new series in another folder") from None
-        for number in range(
-            1, max(numbers, default=0) + 1
-        ):  # a removed run raises here: its findings are not forgotten
+        # a removed run raises here: its findings are not forgotten
+        for number in range(1, max(numbers, default=0) + 1):
             series.add(number)
         return series
 

@@ -61,6 +61,7 @@ def merge(implied: Mapping[str, Limit], file_limits: Mapping[str, Limit]) -> dic
     One that passes a value that the implied one rejects counts as overridden, also in a file that stands alone.
     """
     file_limits = {metric: limit for metric, limit in file_limits.items() if limit.bounded or metric not in implied}
+    # a limit that only demands the same value on all devices leaves open which: it keeps the implied floor
     merged = {
         metric: replace(implied[metric], same_on_all=limit.same_on_all, if_supported=limit.if_supported)
         for metric, limit in file_limits.items()

@@ -176,7 +176,7 @@ def load(path: Path) -> PackingList:
 
 
 def parse(text: str, file: str) -> list[ListedBoard]:
-    """Return the rows of a packing list; messages call the file `file`. Raises BadFile."""
+    """Return the rows of a packing list; `file` is its name in messages. Raises BadFile."""
     lines = [(number, line) for number, line in enumerate(LINE_ENDS.split(text), 1) if line.strip(f" {DELIMITERS}")]
     if not lines:
         raise BadFile(f"{file}:1: the file is empty; it begins with a header, of which 'serial' is required")

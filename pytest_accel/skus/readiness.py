@@ -95,7 +95,7 @@ class Readiness:
         """The parts without a floor that an acceptance does without, as its line says.
 
         They are the parts between devices where the platform has no floor for them at any level, the peer links of a
-        network that its collectives judge, and the host link in a virtual machine, which hides the rate of the link.
+        fabric that its collectives judge, and the host link in a virtual machine, which hides the rate of the link.
         """
         limits = self.sku.limits_on(self.platform).values()
         bounded = {required_part(limit.metric) for limit in limits if limit.bounded}

@@ -25,7 +25,7 @@ SOURCED_KEYS = ("floor", "ceiling", "equals", "one_of", "version", "reference", 
 """Keys of a limit that need a source beside them: a changed figure does not inherit that of the one it replaces."""
 
 OF_SOURCE = ("healthy", "software")
-"""Keys of a limit on the measurement of its source: they do not outlive replaced figures."""
+"""Keys that describe the measurement behind the figures of a limit: they do not outlive replaced figures."""
 
 MOST_SPREAD = 0.2
 """The largest standard deviation that a file may state: devices that differ more tell nothing about each other."""

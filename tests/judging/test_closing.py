@@ -483,8 +483,8 @@ def test_a_marginal_names_the_warning_limit_that_it_is_past_or_its_reason() -> N
     assert "(1 marginal: gpu0 counters.ecc_corrected 12 per h, warn 10 (-20.0%)" in said
     floor = Limit("stream.copy", "GB/s", floor=500.0, warn=700.0)
     slow, fine = (judge([Measurement("stream.copy", "GPU-0", "GB/s", value)], floor) for value in (650.0, 710.0))
-    assert slow.passed_warning == pytest.approx((700.0, -50 / 700))
-    assert fine.passed_warning is None
+    assert slow.past_warning == pytest.approx((700.0, -50 / 700))
+    assert fine.past_warning is None
     wide = verdict("stream.triad", "GPU-0", Status.MARGINAL, margin=2.462)
     wide = replace(wide, reasons=(Compared("floor"), Interval(2.0, 17.0, "floor")))
     said = closed([*full(), wide]).line

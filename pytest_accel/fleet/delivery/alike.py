@@ -1,7 +1,7 @@
 """The differences between the nodes of a delivery: kinds, facts, and figures by the one comparison. Pure.
 
-The figures of the devices, and the medians of a
-node's devices, are held against their median over all nodes, by the rules of the reference "fleet".
+The figures of the devices, and the medians of a node's devices, are compared with their median over all nodes, by the
+rules of the reference "fleet".
 """
 
 from __future__ import annotations

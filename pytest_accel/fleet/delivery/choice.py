@@ -69,10 +69,10 @@ def _machines(records: Sequence[NodeRecord]) -> list[list[NodeRecord]]:
             machine += group
         of_device |= {device.uuid: machine for record in machine for device in record.devices}
     machines = list({id(record): record for record in of_device.values()}.values())
-    orphans = [record for record in records if not record.devices]
+    without_devices = [record for record in records if not record.devices]
     if len(machines) > 1:
-        return [*machines, *([record] for record in orphans)]
-    return [[record for machine in machines for record in machine] + orphans]
+        return [*machines, *([record] for record in without_devices)]
+    return [[record for machine in machines for record in machine] + without_devices]
 
 
 def _is_one(device: Device, other: Device) -> bool:

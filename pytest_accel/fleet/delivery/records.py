@@ -178,8 +178,8 @@ def judged_again(node: NodeRecord, rejudged: Run, words: str) -> NodeRecord:
     may reject it, and accept nothing.
     """
     judged = replace(node, rejections=list(_rejections(rejudged)))
-    rejected = replace(judged, result=rejudged.result, line=words)
-    return rejected if words and rejected.rejects else replace(judged, objection=words)
+    by_buyer = replace(judged, result=rejudged.result, line=words)
+    return by_buyer if words and by_buyer.rejects else replace(judged, objection=words)
 
 
 def _rejections(run: Run) -> Iterator[Rejection]:

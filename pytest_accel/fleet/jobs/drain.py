@@ -167,10 +167,8 @@ def plan_of(
         elif state is None:
             obstacle = "Slurm does not know it"
         else:
-            alien = rehearsed and not rehearsal
-            obstacle = _left_alone(state, grounds, failures.get(node.node, ()), alien=alien) or outdated.get(
-                node.node, ""
-            )
+            obstacle = _left_alone(state, grounds, failures.get(node.node, ()), alien=rehearsed and not rehearsal)
+            obstacle = obstacle or outdated.get(node.node, "")
         if obstacle or state is None:
             plan.left.append((node.node, obstacle))
             continue

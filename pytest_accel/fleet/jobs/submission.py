@@ -175,7 +175,7 @@ def nothing_measured(nodes: Sequence[NodeResult]) -> list[str]:
 
 
 def command_of(fleet: FleetRequest, folder: Path, node: ExpectedNode, names: Sequence[str] = ()) -> list[str]:
-    """Return the command that submits the job of one node, or one that runs `names` several."""
+    """Return the command that submits the job of one node, or that of one job on all of `names`."""
     hosts = names or (node.name,)
     log = folder / run_folder.JOBS / f"{file_name(node.name)}-%j.out"
     placement = ["-w", slurm.fold(hosts), f"-N{len(hosts)}", f"-n{len(hosts)}"]

@@ -32,7 +32,7 @@ STATUSES: Final = (
 )
 """Every status that the store knows, worst first."""
 WORST: Final = {status: rank for rank, status in enumerate(STATUSES)}
-"""The place of each status, worst first."""
+"""The rank of each status, 0 for the worst."""
 
 
 SQL_TYPES: Final = {
@@ -167,10 +167,11 @@ def _figures(run: Run, summary: Summary, stored: StoredRun) -> Iterator[StoredFi
         if key not in worst or WORST[status] < WORST[worst[key][0]]:
             worst[key] = status, verdict
     node = f"{NODE} {stored.node} {stored.uuids.partition(' ')[0]}".rstrip()
-    subjects: dict[str, tuple[object, ...]] = {NODE: (node, "", NODE, "", "", "")}
+    subjects: dict[str, tuple[object, ...]] = {}
     for device in run.devices:
         identity = device.uuid, device.serial, device.name, device.pci_address, device.model
         subjects[device.uuid] = *identity, device.facts.get("vbios")
+    subjects[NODE] = (node, "", NODE, "", "", "")
     for (metric, subject), (status, verdict) in worst.items():
         if subject not in subjects:
             continue

@@ -173,7 +173,7 @@ QUESTIONS: Final = {
         lambda row: (f"{row['what']} {row['name']}", " and ".join(row["nodes"])), 6, exits.NOT_JUDGED,
     ),
     "unlike": Question("unit errors and implausible values", "unlike", _unlike, 4, exits.NOT_JUDGED),
-    "behind": Question("devices and locations behind their like", "behind", _behind, 10, exits.REJECTED, is_behind),
+    "behind": Question("devices and racks behind comparable ones", "behind", _behind, 10, exits.REJECTED, is_behind),
     "losses": Question("slowdowns", "losses", _lost, 6, exits.REJECTED, is_lost),
     "failed_again": Question(
         "repeated failures", "failed_again",

@@ -126,14 +126,18 @@ def _alike(weights: Sequence[float], first: Sequence[float], second: Sequence[fl
     return either - _mean(weights, list(map(min, first, second))) < ALIKE * either
 
 
+def _products(first: Sequence[float], second: Sequence[float]) -> list[float]:
+    return list(map(math.prod, zip(first, second, strict=True)))
+
+
 def _least_squares(
     weights: Sequence[float], log_losses: Sequence[float], presence: Mapping[str, Sequence[float]]
 ) -> dict[str, float]:
     """Return the loss by each reason while it holds, never negative, by coordinate descent."""
     parts = dict.fromkeys(presence, 0.0)
-    weighted = {name: list(map(math.prod, zip(weights, row, strict=True))) for name, row in presence.items()}
-    targets = {name: _mean(row, log_losses) for name, row in weighted.items()}
-    products = {(first, second): _mean(weighted[first], presence[second]) for first in presence for second in presence}
+    targets = {name: _mean(weights, _products(log_losses, row)) for name, row in presence.items()}
+    rows = presence.items()
+    products = {(a, b): _mean(weights, _products(first, second)) for a, first in rows for b, second in rows}
     for _ in range(SWEEPS):
         for name in presence:
             explained = math.fsum(parts[other] * products[name, other] for other in presence if other != name)

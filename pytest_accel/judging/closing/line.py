@@ -121,9 +121,10 @@ def _without_floor(verdicts: Sequence[Verdict], around: Circumstances) -> list[s
         candidates = by_part.get(part, [])
         candidates = [verdict for verdict in candidates if not readiness.is_plain(verdict.metric)] or candidates
         decided = {verdict.subject for verdict in candidates if verdict.decides}
-        undecided = dict.fromkeys(verdict.subject for verdict in candidates if verdict.subject not in decided)
+        labels = (around.labels[verdict.subject] for verdict in candidates if verdict.subject not in decided)
+        undecided = list(dict.fromkeys(labels))
         if undecided:
-            gaps.append(f"no floor in force judged the {part} of {listed([around.labels[uuid] for uuid in undecided])}")
+            gaps.append(f"no floor in force judged the {part} of {listed(undecided)}")
     return gaps
 
 

@@ -133,9 +133,9 @@ def marginal(verdicts: Sequence[Verdict], names: Names) -> str:
 
 def _why_marginal(verdict: Verdict) -> str:
     """Return the reason for a MARGINAL: the warning limit, a small margin, or the reason that its sentence adds."""
-    if verdict.passed_warning:
+    if verdict.past_warning:
         note = f" ({margin})" if (margin := margin_of(verdict)) else ""
-        return f" {show(verdict.value, verdict.unit)}, warn {show(verdict.passed_warning[0], '')}{note}"
+        return f" {show(verdict.value, verdict.unit)}, warn {show(verdict.past_warning[0], '')}{note}"
     reason, is_close = decider(verdict), verdict.margin is not None and verdict.margin < MARGINAL_WITHIN
     if reason and reason is not verdict.reasons[0] and not is_close:
         return f", {words(reason, verdict)}"
@@ -201,7 +201,7 @@ def _broken(verdict: Verdict, names: Names) -> str:
 
 
 def _reach(waiver: Waiver, group: Sequence[Verdict], day: str) -> list[str]:
-    """Return the reach of a waiver in words: its last day, and if that is more than one year or one device."""
+    """Return the reach of a waiver in words: its last day, and a remark if it is far away or all devices are meant."""
     run = _date(day)
     is_long = run is not None and waiver.until - run > LONG
     everywhere = not waiver.devices and any(verdict.subject != NODE for verdict in group)

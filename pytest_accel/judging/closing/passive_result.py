@@ -31,7 +31,7 @@ WITH_THE_LOAD = {
 """The metrics of facts that are not judged beside a job, each with the reason."""
 
 TRAINS = ("peer-link-down", "fabric")
-"""The fault codes of links between devices, and of their network, which are set up after each boot."""
+"""The fault codes of links between devices, and of their fabric, which are set up after each boot."""
 TRAINING_SECONDS = 600.0
 """Seconds after a boot in which a link that is down may still train.
 

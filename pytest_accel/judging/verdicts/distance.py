@@ -134,7 +134,7 @@ class Reference:
     width: float | None = None
     """The widest range of products at one clock that was published inside healthy nodes of the class, as a fraction."""
     raw_width: float | None = None
-    """The same at any clock."""
+    """The widest range at any clock."""
     shared_loss: float = 0.0
     """The loss since an earlier run that the other like devices show too (their median), as a fraction."""
 

@@ -189,7 +189,7 @@ def _compare_number(base: Verdict, measurement: Measurement, in_force: Floor) ->
     margin, side = min(_margin(sign * (value - bound), bound, side) for bound, sign, side in sides if bound is not None)
     status = Status.PASS if margin >= 0 else Status.FAIL
     declaration = declaration_of(measurement.metric)
-    # a fact and a temperature do not scatter, and nothing is close to a bound of 0
+    # a fact does not scatter, a limit that only warns has no margin to note, and nothing is close to a bound of 0
     noisy = (floor if side == "floor" else ceiling) and not (limit.warns or (declaration and declaration.fact))
     low, high = _interval(measurement, limit, scale)
     doubt: Reason | None = None

@@ -182,10 +182,11 @@ def drop(
 ) -> Drop | None:
     """Return the clearer of the losses since the first accepted and the last run; None if nothing can be compared."""
     runs: tuple[tuple[Since, EarlierFigure | None], ...] = ("first accepted", past.first), ("last", past.last)
-    value, unit, drops = value_of(measurement), measurement.unit, []
+    unit, drops = measurement.unit, []
     for since, earlier in runs if is_baseline(measurement) else ():
         if earlier is None:
             continue
+        value = value_of(measurement)
         reference = Reference("past", earlier.value, 1, between_runs(past, spread), measurement.noise)
         loss = distance(value, unit, family_of(measurement.metric, unit), reference)
         if loss and loss.status is not Status.PASS:  # only then, since it takes the past of all like devices

@@ -502,8 +502,8 @@ def _lose_patience_together(calls: Sequence[WorkerCall], patience: float) -> Non
     """Kill the rank that hangs, after asking all ranks where they are.
 
     A rank that hangs silences all others. It is the one that does not answer, or that is not waiting in
-    torch.distributed. If there is no such rank, all are killed. They have `waited` if each is in torch, in
-    a collective or for its device, which a collective keeps busy until ranks on other nodes come.
+    torch.distributed. If there is no such rank, all are killed. They `waited_in_torch` if each is in
+    torch, in a collective or for its device, which a collective keeps busy until ranks on other nodes come.
     """
     live = [call for call in calls if not call.over]
     if not any(call.silent(patience) for call in live):
@@ -521,7 +521,7 @@ def _lose_patience_together(calls: Sequence[WorkerCall], patience: float) -> Non
         if len(culprits) > 1:
             names = ", ".join(culprit.child.name for culprit in culprits)
             reason += f"; it is not known which of {names} hung"
-        _end_silent(call, reason, shared=len(culprits) > 1, waited=waited)
+        _end_silent(call, reason, culprit_unknown=len(culprits) > 1, waited_in_torch=waited)
 
 
 def _end_together(calls: Sequence[WorkerCall]) -> None:
