@@ -97,7 +97,7 @@ def test_two_faults_on_two_of_eight_devices(tmp_path: Path) -> None:
     assert hung is not None
     texts = {each.get("name"): each.get("value") for each in hung}
     assert (texts["accel.severity"], texts["accel.action"]) == ("critical", "reboot")
-    assert str(texts["accel.cause"]).startswith("its process sent nothing for (8|24) s")
+    assert re.match(r"its process sent nothing for (8|24) s", str(texts["accel.cause"]))
     serials = {device["uuid"]: device["serial"] for device in ran.record["devices"]}
     assert texts["accel.serial"] == serials[str(texts["accel.device"])]
     assert (about["accel.sku"], about["accel.level"], about["accel.platform"]) == ("h100-sxm", "quick", "hgx8")

@@ -121,7 +121,7 @@ def test_a_healthy_node_of_eight_mi300x_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text("sku: mi300x\nplatform: oam8\n", encoding="utf-8")
     run, closing = in_process.run(tmp_path / "node.yaml", tmp_path / "out", whole=True)
     assert closing.exit == 0
-    worth = "(host link by 5 publishers, peer links by 1)"
+    worth = "(matmul by 1 publisher, host link by 5, peer links by 1; 2 notes)"
     assert closing.line == f"SIMULATED ACCEPTED 8/8 devices as mi300x at quick {worth}"
     (reduced,) = [each for each in run.ledger.verdicts if each.metric.startswith("all_reduce")]
     assert reduced.status is Status.PASS
