@@ -1,6 +1,6 @@
 """The session of one run: it discovers and locks the devices, has them measured, judges each, and closes the record.
 
-`measuring.py` measures, `ledger.py` keeps what was found; what they call in `judging/` is pure.
+`measuring.py` measures, `verdict_ledger.py` keeps the results; what they call in `judging/` is pure.
 """
 
 from __future__ import annotations
