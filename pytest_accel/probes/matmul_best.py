@@ -23,7 +23,7 @@ from pytest_accel.probes.device.shape_search import (
     search,
     spread,
 )
-from pytest_accel.probes.device.timing import time_fastest, time_once
+from pytest_accel.probes.device.timing import time_fastest, time_one_block
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 from pytest_accel.probes.matmul import sustained
 
@@ -108,10 +108,10 @@ def _search(device: Compute, dtype: str, shapes: Sequence[Shape]) -> Search:
 
     def rate(time_it: Callable[..., float], shape: Shape, seconds: float) -> float:
         duration = time_it(gemm(shape), device.clock, seconds)
-        device.gate.block(duration, True)
+        device.gate.report_block(duration, True)
         return gemm(shape).operations / duration
 
-    report = partial(rate, time_once)
+    report = partial(rate, time_one_block)
     choose = partial(rate, time_fastest) if device.is_cpu else report  # other processes interrupt a CPU only
     return search(shapes, choose, device.seconds, now=device.clock.now, report=report, neighbours=adjacent.__getitem__)
 

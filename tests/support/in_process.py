@@ -68,7 +68,7 @@ class RecordingPipe(list[Message]):
 
     def ready(self) -> None: ...
 
-    def block(self, seconds: float, warm: bool) -> None:
+    def report_block(self, seconds: float, warm: bool) -> None:
         self.send("block", seconds=seconds, warm=warm, at=self.compute.wall())
         self.after_block()
 

@@ -12,7 +12,7 @@ from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.sku_types import MATMUL_DTYPES
 from pytest_accel.probes.device import blas, block_formats
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult, main_line
-from pytest_accel.probes.device.timing import Clock, time_once
+from pytest_accel.probes.device.timing import Clock, time_one_block
 from pytest_accel.probes.device.tolerance import tolerance
 from pytest_accel.probes.device.torch_device import Compute
 
@@ -175,7 +175,7 @@ class Gemm:
     def rate(self, clock: Clock, seconds: float, blocks: int = 1) -> float:
         """Return operations per second, the best of some blocks of so many seconds. It only chooses, for no result."""
         # the best, since a busy processor often interrupts one block
-        return self.operations / min(time_once(self, clock, seconds) for _ in range(blocks))
+        return self.operations / min(time_one_block(self, clock, seconds) for _ in range(blocks))
 
     def fixed(self) -> Callable[[], Any]:
         """Return the call of the first operand set, which has the same operands, kernel and result every time."""

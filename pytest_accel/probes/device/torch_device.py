@@ -470,7 +470,7 @@ class Compute(Rank):
             samples=[significant(span * DURATIONS[unit] if unit in DURATIONS else amount / span) for span in durations],
             seconds=durations,
             peak=peak,
-            conditions=dict(conditions or {}, operations_per_block=timing.operations_per_block),
+            conditions=dict(conditions or {}, operations_per_block=timing.calls_per_block),
             details={
                 **details,
                 "ended_by": timing.why_ended,
