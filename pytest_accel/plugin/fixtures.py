@@ -174,4 +174,5 @@ def _publish(request: pytest.FixtureRequest, session: Session, verdict: Verdict)
     if replay is not None and not replay.used and measurement is not None and measurement.seconds:
         ledger = request.getfixturevalue("benchmark")
         publish(ledger, replay, verdict, measurement)
-        ledger.extra_info.update({"simulated": session.inputs.node.source} if session.inputs.node else {})
+        if node := session.inputs.simulated_node:
+            ledger.extra_info["simulated"] = node.source

@@ -25,7 +25,7 @@ from pytest_accel.probes.device.shape_search import (
 )
 from pytest_accel.probes.device.timing import time_fastest, time_one_block
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
-from pytest_accel.probes.matmul import sustained
+from pytest_accel.probes.matmul import sustained_method
 
 TILES = {
     "cuda8": ((128, 256), (256, 128), (128, 128)),
@@ -51,7 +51,7 @@ CPU_SPACE = grid(range(256, 1537, 128), range(256, 3073, 256))
     suite=["matmul_best.bf16", "matmul_best.fp8"],
     budgets={"quick": 0.0, "standard": 0.0, "long": 30.0},
     peak="tflops",
-    method=lambda dtype: {"procedure": "search over shapes", **sustained(dtype, 0, 0, 0), "shape": AS_FOUND},
+    method=lambda dtype: {"procedure": "search over shapes", **sustained_method(dtype, 0, 0, 0), "shape": AS_FOUND},
     derived_floor=0.92,
     verifies="products",
     cost=Cost("matmul.{dtype}"),

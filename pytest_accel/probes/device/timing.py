@@ -127,11 +127,10 @@ def time_blocks(
     seconds = max(seconds, warmup + shortest)
     gate.working()
     block_length = block_seconds(seconds)
-    per_block, timing.launch_bound = _calls_per_block(work, clock, gate, block_length)
+    timing.calls_per_block, timing.launch_bound = _calls_per_block(work, clock, gate, block_length)
     per_reference = _calls_per_block(reference, clock, gate, block_length)[0] if reference else 0
-    timing.calls_per_block = per_block
     gate.ready()
-    timed_blocks = _blocks(work, per_block, reference, per_reference, clock)
+    timed_blocks = _blocks(work, timing.calls_per_block, reference, per_reference, clock)
     start = clock.now()
     for work_seconds, reference_seconds in timed_blocks:
         slowest = gate.agree(work_seconds)
@@ -334,11 +333,7 @@ def _calls_per_block(work: Work, clock: Clock, gate: Gate, block_length: float) 
 
 
 def _blocks(
-    work: Work,
-    per_block: int,
-    reference: Work | None,
-    per_reference: int,
-    clock: Clock,
+    work: Work, per_block: int, reference: Work | None, per_reference: int, clock: Clock
 ) -> Iterator[tuple[float, float | None]]:
     """Yield blocks without end: seconds per call of `work`, and of the reference in the block after it."""
     queued: deque[list[Any]] = deque()
