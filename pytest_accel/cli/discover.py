@@ -46,40 +46,40 @@ def run(args: argparse.Namespace) -> int:
     request = read_inputs(Options(sku="auto"))
     pool = WorkerPool(SensorClient(request.options.patience))
     try:
-        setup, refused = _look(request, pool)
-        products = terms.products_of(setup.discovery.devices)
+        target, refused = _look(request, pool)
+        products = terms.products_of(target.discovery.devices)
         host = {} if args.skeleton else pool.sensor.host()
     finally:
         pool.stop()
     if args.skeleton:
         return _print_skeleton(products, refused)
-    print("\n".join([*_sku_lines(setup, products), *view.lines(setup.devices, in_full=bool(refused))]))
+    print("\n".join([*_sku_lines(target, products), *view.lines(target.devices, in_full=bool(refused))]))
     print("\n".join(view.host_lines(host)))
     for product in products:
         if not product.skus:
             print(f"\nthreshold file to fill in for {product.stated} (--skeleton prints it alone):\n")
             print(_skeleton(product), end="")
     sys.stdout.flush()
-    return _status(setup, refused)
+    return _status(target, refused)
 
 
 def _look(request: Inputs, pool: WorkerPool) -> tuple[Target, Refused | None]:
     """Discover the devices, and return as far as it is known what a run would find, and why it would be refused."""
     discovery = discover(request, pool)
-    setup = Target(discovery, Terms(), discovery.devices)
+    target = Target(discovery, Terms(), discovery.devices)
     try:
-        setup = target_of(request, discovery)
-        setup = choose_devices(setup, request.options.devices)
-        terms.refuse_divided(setup.devices, setup.terms.platform)
+        target = target_of(request, discovery)
+        target = choose_devices(target, request.options.devices)
+        terms.refuse_divided(target.devices, target.terms.platform)
     except Refused as error:
-        return setup, error
-    return setup, None
+        return target, error
+    return target, None
 
 
-def _sku_lines(setup: Target, products: list[Product]) -> list[str]:
+def _sku_lines(target: Target, products: list[Product]) -> list[str]:
     """Return the lines on SKU and platform; if there is no one SKU, what the devices are instead."""
-    if setup.terms.sku:
-        return [f"SKU: {setup.terms.sku.name}, platform: {setup.terms.platform.name}"]
+    if target.terms.sku:
+        return [f"SKU: {target.terms.sku.name}, platform: {target.terms.platform.name}"]
     if not products:
         return ["SKU: none, since no device was found"]
     several = "several shipped files match" if products[0].skus else "no shipped file matches"
@@ -105,15 +105,15 @@ def _skeleton(product: Product) -> str:
     return skeleton.text(product.devices, product.skus[0] if product.skus else product.nearest)
 
 
-def _status(setup: Target, refused: Refused | None) -> int:
+def _status(target: Target, refused: Refused | None) -> int:
     """Say on stderr what keeps a run from measuring, and return the exit status."""
-    problem = setup.discovery.unreachable(setup.terms.sku.vendor if setup.terms.sku else None)
+    problem = target.discovery.unreachable(target.terms.sku.vendor if target.terms.sku else None)
     if problem:
         print(f"an accelerator cannot be used: {problem.reason}", file=sys.stderr)
     if refused:
         unknown = isinstance(refused, terms.Unrecognised)
         print("the devices are not of one shipped SKU" if unknown else refused, file=sys.stderr)
-    missing = without_torch(setup.discovery.devices)
+    missing = without_torch(target.discovery.devices)
     if missing:
         print(missing, file=sys.stderr)
     if problem and problem.kind == "device":

@@ -24,31 +24,31 @@ if TYPE_CHECKING:
     from pytest_accel.run.setup import Target
 
 
-def lines(setup: Target, items: Sequence[Any], objections: Sequence[Objection]) -> list[Line]:
+def lines(target: Target, items: Sequence[Any], objections: Sequence[Objection]) -> list[Line]:
     """Return one line for each measurement of the packaged suite, with its budget, and one line with the sum.
 
     No time is given for a user's own tests, since only running one shows what it measures.
     """
     packaged, user_tests = _measuring(items)
-    requests = _of_suite(packaged, setup)
-    times = [(_title(request), _plan(setup, [request]).measuring) for request in requests.values()]
+    requests = _of_suite(packaged, target)
+    times = [(_title(request), _plan(target, [request]).measuring) for request in requests.values()]
     width = max((len(title) for title, _ in times), default=0)
     rows = [(f"{title:{width}} up to {seconds:g} s", "") for title, seconds in times if seconds]
-    software: dict[str, Any] = {**versions_of(setup.terms.devices), "torch": torch_version()}
-    circumstances = setup.terms.circumstances(software, Circumstances(against=objections))
+    software: dict[str, Any] = {**versions_of(target.terms.devices), "torch": torch_version()}
+    circumstances = target.terms.circumstances(software, Circumstances(against=objections))
     reasons = [*circumstances.narrowed, *circumstances.texts("unasked", "run", "file")]
     outcome = f"it cannot end in ACCEPTED: {'; '.join(reasons)}" if reasons else "it can end in ACCEPTED"
-    total = _sum(_plan(setup, list(requests.values())), len(setup.devices), user_tests)
+    total = _sum(_plan(target, list(requests.values())), len(target.devices), user_tests)
     return [*rows, (total, "bold"), (outcome, "")]
 
 
-def time_left(setup: Target, measuring: Measuring, items: Sequence[Any]) -> Callable[[], float]:
+def time_left(target: Target, measuring: Measuring, items: Sequence[Any]) -> Callable[[], float]:
     """Return a function that returns the seconds that the packaged tests may still measure for, at most.
 
     What falls short is measured again, which takes longer.
     """
     packaged, _ = _measuring(items)
-    budgets = [(request, _plan(setup, [request]).measuring) for request in _of_suite(packaged, setup).values()]
+    budgets = [(request, _plan(target, [request]).measuring) for request in _of_suite(packaged, target).values()]
     return lambda: sum(seconds for request, seconds in budgets if not measuring.has_measured(request))
 
 
@@ -59,39 +59,39 @@ def _measuring(items: Sequence[Any]) -> tuple[list[Any], int]:
     return packaged, len(measuring) - len(packaged)
 
 
-def _of_suite(packaged: Sequence[Any], setup: Target) -> dict[tuple[str, str], Request]:
+def _of_suite(packaged: Sequence[Any], target: Target) -> dict[tuple[str, str], Request]:
     """Return the requests of packaged tests, each once, by their keys."""
-    sku = setup.terms.sku
+    sku = target.terms.sku
     requests: dict[tuple[str, str], Request] = {}
-    for request in (request for item in packaged for request in _requests(item, setup)):
-        reason = sku and why_not_applicable(sku, request.metric, setup.terms.platform)
+    for request in (request for item in packaged for request in _requests(item, target)):
+        reason = sku and why_not_applicable(sku, request.metric, target.terms.platform)
         if not request.declaration.fact and not reason:
             requests.setdefault(request.key, request)
     return requests
 
 
-def _plan(setup: Target, requests: Sequence[Request]) -> Plan:
+def _plan(target: Target, requests: Sequence[Request]) -> Plan:
     """Return the plan of these requests."""
     measurements = [(request.declaration, request.metric) for request in requests]
-    plan = planned(measurements, setup.terms.level, setup.terms.sku, len(setup.devices))
+    plan = planned(measurements, target.terms.level, target.terms.sku, len(target.devices))
     # Repeats take no longer than the measurements themselves.
     return replace(plan, repeats=min(plan.repeats, plan.measuring))
 
 
-def _requests(item: Any, setup: Target) -> list[Request]:
+def _requests(item: Any, target: Target) -> list[Request]:
     """Return the requests of a packaged test, by calling it with an `accel_check` that only notes them."""
     noted: list[Request] = []
 
     def check(probe: Callable[..., Any], *, metric: str | None = None, **conditions: Any) -> list[Any]:
-        noted.append(request_of(probe, conditions, metric, setup.terms.sku, setup.terms.level))
+        noted.append(request_of(probe, conditions, metric, target.terms.sku, target.terms.level))
         return []
 
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     values = {
         **parameters,
         "accel_check": check,
-        "accel_devices": list(setup.devices),
-        "accel_sku": setup.terms.sku,
+        "accel_devices": list(target.devices),
+        "accel_sku": target.terms.sku,
     }
     item.function(**{name: values.get(name) for name in inspect.signature(item.function).parameters})
     return noted
