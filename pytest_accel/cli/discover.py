@@ -43,10 +43,10 @@ def run(args: argparse.Namespace) -> int:
     itself cannot be used, 6 if it cannot be used for lack of a driver, a library or torch, and 4 if the devices are not
     of one SKU.
     """
-    request = read_inputs(Options(sku="auto"))
-    pool = WorkerPool(SensorClient(request.options.patience))
+    inputs = read_inputs(Options(sku="auto"))
+    pool = WorkerPool(SensorClient(inputs.options.patience))
     try:
-        target, refused = _look(request, pool)
+        target, refused = _look(inputs, pool)
         products = terms.products_of(target.discovery.devices)
         host = {} if args.skeleton else pool.sensor.host()
     finally:
@@ -63,13 +63,13 @@ def run(args: argparse.Namespace) -> int:
     return _status(target, refused)
 
 
-def _look(request: Inputs, pool: WorkerPool) -> tuple[Target, Refused | None]:
+def _look(inputs: Inputs, pool: WorkerPool) -> tuple[Target, Refused | None]:
     """Discover the devices, and return as far as it is known what a run would find, and why it would be refused."""
-    discovery = discover(request, pool)
+    discovery = discover(inputs, pool)
     target = Target(discovery, Terms(), discovery.devices)
     try:
-        target = target_of(request, discovery)
-        target = choose_devices(target, request.options.devices)
+        target = target_of(inputs, discovery)
+        target = choose_devices(target, inputs.options.devices)
         terms.refuse_divided(target.devices, target.terms.platform)
     except Refused as error:
         return target, error

@@ -60,7 +60,7 @@ specifications, L3)."""
 class ProbeResult:
     """The result of a probe for one metric.
 
-    `samples` are in `unit`, one for each block; `seconds` are the durations of one operation in the same blocks. Unless
+    `samples` are in `unit`, one for each block; `seconds` are the durations of one call in the same blocks. Unless
     `value` is set, the value is the `statistic` of the samples.
     """
 
