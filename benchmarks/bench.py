@@ -32,7 +32,7 @@ class Gate:
 
     def ready(self) -> None: ...
 
-    def block(self, seconds: float, warm: bool) -> None:  # noqa: ARG002  the protocol's signature
+    def report_block(self, seconds: float, warm: bool) -> None:  # noqa: ARG002  the protocol's signature
         self.seconds.append(seconds)
 
     def step(self, what: str, subjects: tuple[str, ...]) -> None: ...

@@ -29,7 +29,7 @@ from peers import Figures, Tool
 
 from pytest_accel import probes
 from pytest_accel.core.measurement import estimate_of
-from pytest_accel.probes.device.timing import time_once
+from pytest_accel.probes.device.timing import time_one_block
 
 LOW, HIGH = 0.99, 1.01
 Row = dict[str, Any]
@@ -156,7 +156,7 @@ def _by_turns(bench: Bench, works: tuple[Callable[[], object], ...], amounts: li
     rates: list[list[float]] = [[], []]
     for turn in range(20):
         for place in (0, 1) if turn % 2 == 0 else (1, 0):
-            once = time_once(works[place], bench.device.clock, bench.scaled(0.2))
+            once = time_one_block(works[place], bench.device.clock, bench.scaled(0.2))
             if turn >= 10:
                 rates[place].append(amounts[place] / once)
     return [harmonic_mean(each) for each in rates]

@@ -6,8 +6,8 @@ For every SKU and platform that can be accepted against, at the levels quick and
 around what is published as healthy, not around the floors. Every figure goes the way of a real one: sampled by
 `Compute.sample` until its stopping rule is met, droop and windows of the soak by `probes.soak`, the matrix of peers by
 `peer_matrix`, the repeat of a shortfall by `RequestAttempts` within the time that `repeats.Repeats` grants, the verdict
-by `judge.judge`, beside the other devices as they are (losses.py has their clocks). No rule is written down a second
-time. Facts have no noise and are left out.
+by `judge_attempts.judge`, beside the other devices as they are (losses.py has their clocks). No rule is written down a
+second time. Facts have no noise and are left out.
 
 Prints Markdown. 0 rejections of n bound the rate at 3 / n with 95 % confidence.
 """

@@ -23,7 +23,7 @@ from pytest_accel import probes
 from pytest_accel.core.measurement import Device
 from pytest_accel.probes.device.gemm import Gemm, Operands
 from pytest_accel.probes.device.shape_search import Shape, spread
-from pytest_accel.probes.device.timing import time_once
+from pytest_accel.probes.device.timing import time_one_block
 from pytest_accel.probes.device.torch_device import Compute
 from pytest_accel.probes.matmul_best import CPU_SPACE
 
@@ -60,7 +60,7 @@ def once(dtype: str, seconds: float, block: float, space: list[Shape]) -> dict[s
 
 def _rate(device: Compute, dtype: str, shape: Shape, operands: Operands, seconds: float) -> float:
     gemm = Gemm(device, dtype, *shape, operands=operands)
-    return gemm.operations / time_once(gemm, device.clock, seconds)
+    return gemm.operations / time_one_block(gemm, device.clock, seconds)
 
 
 def _by_turns(device: Compute, dtype: str, shapes: tuple[Shape, Shape], operands: Operands) -> list[list[float]]:
@@ -69,7 +69,7 @@ def _by_turns(device: Compute, dtype: str, shapes: tuple[Shape, Shape], operands
     rates: list[list[float]] = [[], []]
     for turn in range(20):
         for place in (0, 1) if turn % 2 == 0 else (1, 0):
-            rates[place].append(gemms[place].operations / time_once(gemms[place], device.clock, 0.1))
+            rates[place].append(gemms[place].operations / time_one_block(gemms[place], device.clock, 0.1))
     return rates
 
 

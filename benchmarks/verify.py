@@ -28,7 +28,7 @@ from pytest_accel.core.stats import LOOKS, estimate, estimate_rate
 from pytest_accel.judging.causes.evidence import attainable, flops_per_clock
 from pytest_accel.probes.device.gemm import Operands
 from pytest_accel.probes.device.shape_search import spread
-from pytest_accel.probes.device.timing import time_once
+from pytest_accel.probes.device.timing import time_one_block
 from pytest_accel.probes.matmul_best import CPU_SPACE
 from pytest_accel.probes.memory_pattern import WINDOW_BYTES
 from pytest_accel.run.record import BadRecord, find, read
@@ -119,7 +119,7 @@ def _burst(work: Callable[[], object], bench: Bench) -> float:
     """Return the seconds of a call in 20 ms after a second of rest, before power and heat limit the device."""
     clock, found = bench.device.clock, []
     bench.gate.working()
-    count = max(1, round(0.02 / time_once(work, clock, 0.02)))
+    count = max(1, round(0.02 / time_one_block(work, clock, 0.02)))
     for _ in range(5):
         bench.gate.ready()
         time.sleep(1.0)
@@ -129,7 +129,7 @@ def _burst(work: Callable[[], object], bench: Bench) -> float:
         for _ in range(count):
             work()
         found.append(clock.seconds(start, clock.mark()) / count)
-        bench.gate.block(found[-1], False)
+        bench.gate.report_block(found[-1], False)
     return statistics.median(found)
 
 
@@ -193,7 +193,7 @@ def v5(subject: Subject) -> Found:
 
     def rate(shape: tuple[int, ...], seconds: float) -> float:
         work = bench.product(*shape, operands=operands)
-        return work.operations / time_once(work, bench.device.clock, seconds)
+        return work.operations / time_one_block(work, bench.device.clock, seconds)
 
     began, rates = time.perf_counter(), {}
     for shape in spread(space, len(space)):

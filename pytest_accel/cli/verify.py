@@ -39,7 +39,7 @@ def arguments(parser: argparse._ActionsContainer, *, required: bool = False) -> 
 
 
 def trust_of(args: argparse.Namespace, signer: str | None = None) -> Trust | None:
-    """Return whom `arguments` say to trust, None without a list. Raises BadFile for a list that cannot be read."""
+    """Return whom the arguments say to trust, None without a list. Raises BadFile for a list that cannot be read."""
     for path in filter(None, (args.allowed_signers, args.revoked)):
         untrusted.read_bytes(path)
     return Trust(args.allowed_signers, signer, args.nonce, args.revoked) if args.allowed_signers else None

@@ -197,7 +197,7 @@ class Limit:
     warn_per_kelvin: float = 0.0
     """Added to `warn` for each kelvin that the device warmed meanwhile."""
     second_sign: bool = False
-    """True if breaking it is MARGINAL where no second sign confirms it (`details.single_sign`)."""
+    """True if breaking it is MARGINAL where no second sign confirms it: a note "single_sign"."""
     at: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Other bounds at single levels: {"quick": {"floor": 0.9}}."""
     equals: Value | None = None

@@ -100,7 +100,7 @@ class ClosingPlugin:
         reports, collection, stopped_by = self._reports, self._collection, self._interrupts.reason
         self._loaded = loaded(self._config)  # after plugins and tests have loaded all they need
         if skipped := len(reports.not_run):
-            self._session.rule_out("run", f"{counted(skipped, 'test')} skipped before measuring anything")
+            self._session.add_objection("run", f"{counted(skipped, 'test')} skipped before measuring anything")
         errors = self._errors
         explained = errors.broken or errors.failed or any(verdict.fails for verdict in self._session.ledger.verdicts)
         if exitstatus == pytest.ExitCode.TESTS_FAILED and not explained:
@@ -108,7 +108,7 @@ class ClosingPlugin:
             if self._errors == Errors():
                 self._errors.broken.append("pytest reports a failure that belongs to no test")
         if stopped_by == TIME_LIMIT:
-            self._session.rule_out("time", self._session.deadline.end_sentence)
+            self._session.add_objection("time", self._session.deadline.end_sentence)
             return self.finish()
         if exitstatus in JUDGED and not stopped_by:
             missing = [item for item in collection.items if measures(item) and item not in reports.ran]
@@ -119,15 +119,15 @@ class ClosingPlugin:
         reason = stopped_by or (TEST_NOT_FOUND if exitstatus == pytest.ExitCode.USAGE_ERROR else PYTEST_FAILED)
         if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             reason = "no test was collected"
-        return self.finish(reason, ended=int(exitstatus))
+        return self.finish(reason, exit_status=int(exitstatus))
 
-    def finish(self, interrupted: str | None = None, ended: int = 2) -> Closing:
+    def finish(self, interrupted: str | None = None, exit_status: int = 2) -> Closing:
         """Give the session pytest's account of the run, and close it: see `Session.finish`."""
         passed, tests = len(self._reports.own_passed), self._config.option.accel_with or self._config.option.file_or_dir
         own_tests = f"{counted(passed, 'test')} of {listed([str(path) for path in tests])}" if passed else ""
         broken, failed = self._errors.broken, self._errors.failed
         end = Circumstances(
-            broken_tests=broken, failed_tests=failed, own_tests=own_tests, interrupted=interrupted, ended=ended
+            broken_tests=broken, failed_tests=failed, own_tests=own_tests, interrupted=interrupted, ended=exit_status
         )
         return self._session.finish(end, self._loaded)
 
@@ -166,7 +166,7 @@ class Planning:
     def pytest_terminal_summary(self, config: pytest.Config) -> None:
         """Write the plan."""
         session = config.stash[SESSION]
-        _write_section(config, plan.lines(session.target, self._collection.items, session.against))
+        _write_section(config, plan.lines(session.target, self._collection.items, session.objections))
 
 
 def _write_section(config: pytest.Config, lines: list[terminal.Line]) -> None:
@@ -177,7 +177,7 @@ def _write_section(config: pytest.Config, lines: list[terminal.Line]) -> None:
     if network := session.network.result:  # on the node of rank 0 alone
         lines += network_table.lines(network)
     if lines and reporter:
-        simulated = "SIMULATED " if session.inputs.node else ""
+        simulated = "SIMULATED " if session.inputs.simulated_node else ""
         title = f"accel: {simulated}{terms.sku.name if terms.sku else 'no SKU'}, {terms.level}"
         reporter.section(title, sep="=", bold=True)
         pytest_terminal.write(config, terminal.folded(lines, pytest_terminal.folding_width(config)))

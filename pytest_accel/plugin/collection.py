@@ -101,12 +101,12 @@ class Collection:
         self.note_missing(collected.keys() - {*session.items}, "taken out by a plugin or a conftest.py")
         missing = [name for _, name in sorted(functions() - self._functions)]
         if missing and not self._session.narrowed:  # by an ini file or a hook
-            self._session.rule_out("run", f"the packaged suite was collected without {', '.join(missing)}")
+            self._session.add_objection("run", f"the packaged suite was collected without {', '.join(missing)}")
         own_tests = [item for item in session.items if index_of(item) is None]
         for path in map(str, session.config.option.accel_with):
             folder = Path(path.partition("::")[0]).resolve()
             if not any(item.path.resolve().is_relative_to(folder) for item in own_tests):
-                self._session.rule_out("run", f"--accel-with {path} has no test")
+                self._session.add_objection("run", f"--accel-with {path} has no test")
         positions = {item: (float(index_of(item) or 0), collected[item]) for item in session.items}
         positions |= {item: (ORDER.index(LAST[0]) - 0.5, position) for position, item in enumerate(own_tests)}
         session.items.sort(key=positions.__getitem__)
@@ -117,20 +117,20 @@ class Collection:
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Note that tests were taken out, unless an option that does so is noted already."""
         if items and not self._session.narrowed:
-            self._session.rule_out("filter", f"{len(items)} tests were deselected")
+            self._session.add_objection("filter", f"{len(items)} tests were deselected")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note a file that could not be collected, or that skips itself: nothing in it was measured."""
         if report.failed:
             self.broken.append(f"{report.nodeid} could not be collected")
         elif report.skipped:
-            self._session.rule_out("run", f"{report.nodeid} was skipped")
+            self._session.add_objection("run", f"{report.nodeid} was skipped")
 
     def note_missing(self, items: Sized, cause: str) -> None:
         """Note tests that a hook took out or over without telling pytest, unless some are known to be missing."""
         if items and not self._session.narrowed:
             count = "1 test was" if len(items) == 1 else f"{len(items)} tests were"
-            self._session.rule_out("run", f"{count} {cause}")
+            self._session.add_objection("run", f"{count} {cause}")
 
 
 def index_of(item: pytest.Item) -> int | None:

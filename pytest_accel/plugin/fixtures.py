@@ -105,9 +105,9 @@ def accel_check(request: pytest.FixtureRequest, _accel_subject: str) -> Callable
         __tracebackhide__ = True
         if plans_only(request.config.option):  # a user's fixture may measure, and --setup-only sets it up
             pytest.skip("--setup-only and --setup-plan measure nothing")
-        markers = item.stash.get(LIMITS, [])
+        marker_limits = item.stash.get(LIMITS, [])
         try:
-            verdicts = session.check(probe, conditions, _accel_subject, markers, metric)
+            verdicts = session.check(probe, conditions, _accel_subject, marker_limits, metric)
         except ProbeError as error:
             raise error.with_traceback(None) from None  # the mistake is in the user's file, which the text names
         except (AssertionError, pytest.fail.Exception) as error:  # pytest-timeout's, or an assertion of this package
@@ -174,4 +174,5 @@ def _publish(request: pytest.FixtureRequest, session: Session, verdict: Verdict)
     if replay is not None and not replay.used and measurement is not None and measurement.seconds:
         ledger = request.getfixturevalue("benchmark")
         publish(ledger, replay, verdict, measurement)
-        ledger.extra_info.update({"simulated": session.inputs.node.source} if session.inputs.node else {})
+        if node := session.inputs.simulated_node:
+            ledger.extra_info["simulated"] = node.source

@@ -91,7 +91,7 @@ class Acceptance:
         """Open the session, and register the plugins of its collection, tests and end."""
         config, progress = self._config, TerminalProgress(partial(pytest_terminal.reporter, self._config))
         pool = WorkerPool(SensorClient(self._options.patience, self._deadline), progress)
-        session = config.stash[SESSION] = Session.open(self._options, pool, measuring=not self._plans)
+        session = config.stash[SESSION] = Session.open(self._options, pool, plan_only=self._plans)
         collection, reports = Collection(session, progress), Reports(session)
         self._closing = ClosingPlugin(config, collection, reports, self._interrupts)
         closing = [Planning(collection)] if self._plans else [JUnit(config), self._closing, github]
@@ -109,7 +109,7 @@ class Acceptance:
         try:
             # The record is still open if another plugin's pytest_sessionstart failed, or after a signal.
             if self._closing and session and session.ledger.begun and not session.finished:
-                self._closing.finish(stopped_by or PYTEST_FAILED, ended=2 if stopped_by else 3)
+                self._closing.finish(stopped_by or PYTEST_FAILED, exit_status=2 if stopped_by else 3)
         finally:
             if session:
                 session.stop()
@@ -118,7 +118,7 @@ class Acceptance:
     def pytest_report_header(self) -> list[str]:
         """Return a line with the devices and their SKU, and one more if these devices were measured before."""
         session = self._config.stash[SESSION]
-        node, terms, devices = session.inputs.node, session.target.terms, session.target.devices
+        node, terms, devices = session.inputs.simulated_node, session.target.terms, session.target.devices
         models = sorted({device.product for device in devices})
         listing = f"{len(devices)} x {', '.join(models)}" if models else "no device"
         sku = terms.sku.name if terms.sku else "no SKU"
@@ -139,7 +139,7 @@ def options_from(config: pytest.Config, own_tests: bool) -> Options:
     return options_of(
         config.option,
         command=("pytest", *config.invocation_params.args),
-        against=tuple(objections),
+        objections=tuple(objections),
         launch=launch_of(os.environ),
     )
 

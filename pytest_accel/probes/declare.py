@@ -100,7 +100,7 @@ class Declaration:
 
     Args:
         metric: Name of its metric, "PROBE.VARIANT"; it may hold conditions: "stream.{op}".
-        unit: Unit of that metric, one of `core.sku.UNITS`.
+        unit: Unit of that metric, one of `core.sku_types.UNITS`.
         runs: Way in which the devices take part, one of `RUNS`.
         stresses: Parts of the device that limit it, one or more of `PARTS`, the most important first. A pending repair
             of a part stops its probes; the cause of a shortfall is sought there.

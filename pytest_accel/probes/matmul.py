@@ -14,13 +14,17 @@ from pytest_accel.probes.device.torch_device import Compute, ProbeResult
 
 MICRO_PEAK_SIDES = (256, 512, 768)
 """Sides of the cache-resident products, the fastest of which is the peak of a CPU."""
-LONGEST_CALL, PILOT_SIDE = 0.2, 2048
-"""Seconds that one product may take, and the side of the product that shows how long a larger one would take."""
-PILOT_BLOCKS = (0.004, 3)
-"""Seconds of a block that shows the rate of a product, and the number of them; the fastest counts."""
+LONGEST_CALL = 0.2
+"""Seconds that one product may take."""
+PILOT_SIDE = 2048
+"""The side of the product that shows how long a larger one would take."""
+PILOT_SECONDS = 0.004
+"""Seconds of a block that shows the rate of a product."""
+PILOT_BLOCKS = 3
+"""Number of these blocks, the fastest of which counts."""
 
 
-def sustained(dtype: str, m: int, n: int, k: int) -> dict[str, Any]:
+def sustained_method(dtype: str, m: int, n: int, k: int) -> dict[str, Any]:
     """Return the method of `matmul`, which is also that of `soak`."""
     method = {"shape": shape_name((m, n, k)), **method_of(dtype), "cache": "operands exceed it"}
     return {**method, "timing": "sustained", "statistic": "mean", "tunable_op": AS_FOUND}
@@ -40,14 +44,14 @@ def sustained(dtype: str, m: int, n: int, k: int) -> dict[str, Any]:
         "fp4": {"quick": 0.0, "standard": 12.0, "long": 30.0},
     },
     peak="tflops",
-    method=sustained,
+    method=sustained_method,
     derived_floor=0.92,
     sustained=True,
     required="matrix units",
     verifies="products",
     cost=Cost("peak", share=0.7),
     small={"m": 32, "n": 32, "k": 32},
-    within={"quick": "soak"},
+    within={"quick": "soak"},  # except on a CPU: see run/request_completion.py
 )
 def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192, k: int = 8192) -> ProbeResult:
     """Measure sustained dense matrix multiplication in TFLOPS (for int8 in TOPS, counted alike).
@@ -74,7 +78,7 @@ def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192
     Raises NotApplicable for a dtype that torch or the device has no fast path for, WrongResult for a wrong product.
     """
     fast_paths.refuse_slow(device, dtype)
-    shape = _shorter(device, dtype, (m, n, k))
+    shape = _shape_within_time(device, dtype, m, n, k)
     gemm = Gemm(device, dtype, *shape)
     result = device.sample(
         gemm,
@@ -89,13 +93,12 @@ def matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int = 8192
     return result
 
 
-def _shorter(device: Compute, dtype: str, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+def _shape_within_time(device: Compute, dtype: str, m: int, n: int, k: int) -> tuple[int, int, int]:
     """Return the shape, with its sides halved until a call takes at most `LONGEST_CALL` seconds."""
     # no other dtype is that slow on a GPU of which torch multiplies it, and the file of a CPU sets a shape
-    if dtype != "fp64" or device.is_cpu or min(shape) <= PILOT_SIDE:
-        return shape
-    rate = Gemm(device, dtype, PILOT_SIDE, PILOT_SIDE, PILOT_SIDE).rate(device.clock, *PILOT_BLOCKS)
-    m, n, k = shape
+    if dtype != "fp64" or device.is_cpu or min(m, n, k) <= PILOT_SIDE:
+        return m, n, k
+    rate = Gemm(device, dtype, PILOT_SIDE, PILOT_SIDE, PILOT_SIDE).rate(device.clock, PILOT_SECONDS, PILOT_BLOCKS)
     while 2 * m * n * k / rate > LONGEST_CALL and min(m, n, k) > PILOT_SIDE:
         m, n, k = m // 2, n // 2, k // 2
     return m, n, k
@@ -107,6 +110,6 @@ def _micro_peak(device: Compute, dtype: str) -> tuple[Callable[[], object], floa
     It is the peak of a CPU, which has no datasheet here.
     """
     gemms = [Gemm(device, dtype, side, side, side) for side in MICRO_PEAK_SIDES]
-    fastest = max(gemms, key=lambda gemm: gemm.rate(device.clock, *PILOT_BLOCKS))
+    fastest = max(gemms, key=lambda gemm: gemm.rate(device.clock, PILOT_SECONDS, PILOT_BLOCKS))
     source = f"{dtype} peak measured in alternation ({shape_name(fastest.shape)}), provisional"
     return fastest, fastest.operations / 1e12, source

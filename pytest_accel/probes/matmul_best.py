@@ -23,9 +23,9 @@ from pytest_accel.probes.device.shape_search import (
     search,
     spread,
 )
-from pytest_accel.probes.device.timing import time_fastest, time_once
+from pytest_accel.probes.device.timing import time_fastest, time_one_block
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
-from pytest_accel.probes.matmul import sustained
+from pytest_accel.probes.matmul import sustained_method
 
 TILES = {
     "cuda8": ((128, 256), (256, 128), (128, 128)),
@@ -51,7 +51,7 @@ CPU_SPACE = grid(range(256, 1537, 128), range(256, 3073, 256))
     suite=["matmul_best.bf16", "matmul_best.fp8"],
     budgets={"quick": 0.0, "standard": 0.0, "long": 30.0},
     peak="tflops",
-    method=lambda dtype: {"procedure": "search over shapes", **sustained(dtype, 0, 0, 0), "shape": AS_FOUND},
+    method=lambda dtype: {"procedure": "search over shapes", **sustained_method(dtype, 0, 0, 0), "shape": AS_FOUND},
     derived_floor=0.92,
     verifies="products",
     cost=Cost("matmul.{dtype}"),
@@ -108,10 +108,10 @@ def _search(device: Compute, dtype: str, shapes: Sequence[Shape]) -> Search:
 
     def rate(time_it: Callable[..., float], shape: Shape, seconds: float) -> float:
         duration = time_it(gemm(shape), device.clock, seconds)
-        device.gate.block(duration, True)
+        device.gate.report_block(duration, True)
         return gemm(shape).operations / duration
 
-    report = partial(rate, time_once)
+    report = partial(rate, time_one_block)
     choose = partial(rate, time_fastest) if device.is_cpu else report  # other processes interrupt a CPU only
     return search(shapes, choose, device.seconds, now=device.clock.now, report=report, neighbours=adjacent.__getitem__)
 

@@ -17,10 +17,10 @@ from pytest_accel.probes.device.error_class import NotApplicable
 from pytest_accel.probes.device.gemm import (
     checked_step,
     double,
-    kind_of,
     refuse_unsupported,
     refuse_wrong,
     shape_name,
+    torch_dtype,
 )
 from pytest_accel.probes.device.timing import time_calls
 from pytest_accel.probes.device.tolerance import unknown
@@ -136,7 +136,7 @@ class _Product:
         self.device, self.dtype, self.operations = device, dtype, 2 * m * n * k
         self.cleared_mib = CLEARED_MIB_OF_CPU if device.is_cpu else CLEARED_MIB
         device.require_memory(self.cleared_mib * 2**20 + 6 * (m * k + n * k + 2 * m * n))
-        torch, target, kind = device.torch, device.torch_device, kind_of(device, dtype)
+        torch, target, kind = device.torch, device.torch_device, torch_dtype(device, dtype)
         drawn = torch.float32 if dtype == "fp8" else kind
         self._cache = torch.empty(self.cleared_mib * 2**18, dtype=torch.int32, device=target)
         self._a = torch.randn(m, k, dtype=drawn, device=target).to(kind)

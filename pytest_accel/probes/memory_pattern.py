@@ -174,7 +174,7 @@ class _Memory:
         """Compare words with the expected ones and record the mismatches."""
         expected = self._expected[begin : begin + window.numel()]
         now = time.perf_counter()
-        self.device.gate.block(now - self._at, False)
+        self.device.gate.report_block(now - self._at, False)
         self._at = now
         if not self.device.torch.equal(window, expected):
             self._note(window, expected, pattern, 8 * (index * self._windows[0].numel() + begin))

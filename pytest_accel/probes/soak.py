@@ -11,7 +11,7 @@ from pytest_accel.core.stats import estimate_rate
 from pytest_accel.probes.declare import SUSTAINED_SECONDS, SUSTAINED_WARMUP, Cost, probe
 from pytest_accel.probes.device.gemm import Gemm
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
-from pytest_accel.probes.matmul import sustained
+from pytest_accel.probes.matmul import sustained_method
 
 WINDOW_SECONDS = 10.0
 """Length of the windows of a soak that is long enough for `WINDOWS` of them."""
@@ -35,7 +35,7 @@ LEAST_BLOCKS = 6
         "soak.thermal_margin": "K",
     },
     budgets={"quick": 7.0, "standard": 300.0, "long": 3600.0},
-    method=sustained,
+    method=sustained_method,
     derived_floor=0.92,
     sustained=True,
     required="sustained load",

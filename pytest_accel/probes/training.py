@@ -62,7 +62,7 @@ class Training:
         weights, activations = 12 * width**2, batch * sequence * (24 * width + 5 * heads * sequence)
         device.require_memory(size * (6 * weights + 2 * activations))
         blas.settle(torch, dtype, device.is_cpu or device.other)
-        options = {"device": device.torch_device, "dtype": gemm.kind_of(device, dtype)}
+        options = {"device": device.torch_device, "dtype": gemm.torch_dtype(device, dtype)}
         self._torch, self._heads = torch, heads
         sides = {"qkv": (width, 3 * width), "out": (width, width), "up": (width, 4 * width), "down": (4 * width, width)}
         norms = {name: torch.nn.LayerNorm(width, **options) for name in ("norm", "mlp_norm")}

@@ -140,9 +140,8 @@ class Measuring:
         if probe.location not in self._left_out:
             platform, subjects = self._terms.platform, [NODE, *(device.uuid for device in self._devices)]
             causes = {name: preconditions.obstacle(probe, name, self._devices, platform) for name in subjects}
-            self._left_out[probe.location] = {
-                name: text for name, text in causes.items() if text
-            } | self._wrong_products
+            obstacles = {name: text for name, text in causes.items() if text}
+            self._left_out[probe.location] = obstacles | self._wrong_products
         return self._left_out[probe.location]
 
     def attempts(self, request: Request) -> RequestAttempts:
@@ -151,7 +150,7 @@ class Measuring:
             return self._read(request.metric)
         if not self.has_measured(request):
             attempts = self._no_attempts()
-            self._enter()
+            self._pass_idle_gate()
             if request.runs == "nodes":
                 attempts.add(self._network.measure(request))
                 self.save(attempts)
@@ -171,7 +170,7 @@ class Measuring:
         attempts = self._facts.setdefault(metric, self._no_attempts())
         if metric.startswith("counters."):
             self._pool.count_links()
-        for fact in self.facts(metric):
+        for fact in self.fact_readings(metric):
             attempts.add_reading(fact)
         self.save(attempts, soon=True)
         return attempts
@@ -191,23 +190,22 @@ class Measuring:
         self._ledger.add(attempts.take_unrecorded())
         self._ledger.save(soon=soon)
 
-    def facts(self, metric: str) -> list[Measurement]:
+    def fact_readings(self, metric: str) -> list[Measurement]:
         """Return a fact of the host, or of every device, as measurements."""
         sensor = self._pool.sensor
         if metric.startswith("counters."):
             return with_needs([sensor.counter(metric, device) for device in self._devices], self._devices)
         if metric.startswith("host_counters."):
             return [sensor.host_counter(metric)]
-        if self._inputs.boards and metric in packing.METRICS:
+        if self._inputs.packing_list and metric in packing.METRICS:
             devices, host = self._terms.devices, self._ledger.record.info["host"]
-            return packing.facts(metric, self._inputs.boards, devices, host, clock.now())
-        name = metric.removeprefix("host.")
-        if name != metric:
-            limit = self._terms.limits.get(metric)
+            return packing.facts(metric, self._inputs.packing_list, devices, host, clock.now())
+        if metric.startswith("host."):
+            name, limit = metric.removeprefix("host."), self._terms.limits.get(metric)
             return [host_fact(metric, self._host_facts[name], clock.now(), limit)]
         return facts(metric, self._target.discovery, self._terms.sku, clock.now())
 
-    def _enter(self) -> None:
+    def _pass_idle_gate(self) -> None:
         """Pass the idle gate, once in a run or in a series of them: before the first worker opens a device."""
         if self._idle_check is None:
             previous = self._inputs.previous_run  # which left the devices as idle as it found them
@@ -236,11 +234,11 @@ class Measuring:
         needed = peer_matrix.seconds_again(pairs, budget) if pairs else budget
         seconds = self._repeats.together(probe, needed, repeats.min_seconds(probe, budget))
         if not seconds or self._deadline.seconds_left < seconds + STARTING_SECONDS:
-            self._leave(attempts, self._deadline.unreached_sentence if seconds else self._repeats.shortage(probe))
+            self._end_rounds(attempts, self._deadline.unreached_sentence if seconds else self._repeats.shortage(probe))
             return
         self._again(attempts, request, seconds=seconds / self._turns(request), pairs=pairs)
         if self._deadline.over:
-            self._leave(attempts, self._deadline.stopped_sentence)
+            self._end_rounds(attempts, self._deadline.stopped_sentence)
             return
         subjects = {verdict.subject for verdict in self._shortfalls(attempts, to_judge)}
         attempts.end_rounds()
@@ -248,7 +246,7 @@ class Measuring:
             count = len(self._devices_for(request))
             self._alone(attempts, request, self._repeats.single_out(probe, subjects, count))
 
-    def _leave(self, attempts: RequestAttempts, reason: str) -> None:
+    def _end_rounds(self, attempts: RequestAttempts, reason: str) -> None:
         """Note that there is no time to measure again."""
         attempts.end_rounds(reason)
         self._ledger.record.not_repeated.update(attempts.not_repeated)

@@ -38,7 +38,7 @@ PAGE_ENDINGS = (".html", ".htm")
 
 FOLLOWS = "PYTEST_ACCEL_FOLLOWS"
 """The variable by which a series tells each of its runs the record of the run before it."""
-FIRST = "none"
+NO_PREVIOUS_RUN = "none"
 """The value of that variable in the first run."""
 
 AUTO, NONE = "auto", "none"
@@ -73,7 +73,7 @@ class Options:
     hours: float | None = None
     """The hours that a series of runs goes on; None for one run."""
     previous_record: str = ""
-    """The record of the run before in a series, or FIRST; empty for a run by itself."""
+    """The record of the run before in a series, or NO_PREVIOUS_RUN; empty for a run by itself."""
     simulate: str | None = None
     network: bool = False
     """True if the network between the nodes of a job is measured."""
@@ -84,7 +84,7 @@ class Options:
     report: str | bool = False
     """The file to write as an HTML page; True for the one beside the record, False for none."""
     command: tuple[str, ...] = ()
-    against: tuple[Objection, ...] = ()
+    objections: tuple[Objection, ...] = ()
     """The objections to an acceptance that follow from the options, such as -k."""
     prefix: str = "--accel-"
     """The beginning of the options in messages: those of a command are shorter."""

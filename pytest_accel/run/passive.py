@@ -121,7 +121,7 @@ class _Checker:
         """Read and judge the node, twice if that may help, and keep whatever ends it."""
         try:
             inputs = read_inputs(self._options)
-            self._find_last_run(rehearsal=inputs.node is not None)
+            self._find_last_run(rehearsal=inputs.simulated_node is not None)
             self._look(inputs)
             elapsed = time.monotonic() - self._began
             # a second reading may take as long as the first
@@ -182,7 +182,7 @@ class _Checker:
             self._pool.sensor.look_back(activity, start.timestamp() if start else 0.0)
         session = Session(inputs, node, self._pool, RecordFolder())
         session.judge_facts(metrics)
-        uptime = math.inf if inputs.node else system.uptime(self._root)
+        uptime = math.inf if inputs.simulated_node else system.uptime(self._root)
         self.state.result = passive_result.conclude(session.ledger.record, uptime)
 
     def _with_vanished(self, discovery: Discovery, vendor: str | None) -> Discovery:

@@ -30,10 +30,8 @@ def request_of(
     conditions, standard = conditions_of(function, packaged, overrides)
     if mistakes := [f"{key}: {text}" for key, text in wrong_values(declaration, conditions)]:
         raise TypeError(f"{declaration.name} cannot be measured: {'; '.join(mistakes)}")
-    extra = [
-        f"{key}={conditions[key]}" for key in conditions if key in overrides and f"{{{key}}}" not in declaration.metric
-    ]
-    suffix = "" if standard else "@" + ",".join(extra)
+    extra = [key for key in conditions if key in overrides and f"{{{key}}}" not in declaration.metric]
+    suffix = "" if standard else "@" + ",".join(f"{key}={conditions[key]}" for key in extra)
     name = (metric or declaration.metric.format(**conditions)) + suffix
     request = Request(declaration, conditions, name, suffix)
     return _within(request, sku, level) or request

@@ -30,7 +30,7 @@ from pytest_accel.judging.closing.series_result import SeriesRun, hours_done
 from pytest_accel.run import device_lock, record, summaries, telemetry_file
 from pytest_accel.run.deadline import SHORTEST, Deadline
 from pytest_accel.run.folder_summary import OF_RUN
-from pytest_accel.run.options import FIRST, FOLLOWS, Options, Refused
+from pytest_accel.run.options import FOLLOWS, NO_PREVIOUS_RUN, Options, Refused
 from pytest_accel.run.processes.supervisor import python
 from pytest_accel.run.record_folder import file_name
 from pytest_accel.run.terms import waivers
@@ -123,7 +123,7 @@ def _last_reading(folder: Path, run: Run) -> str:
 
 Start = Callable[[Path, str, float | None], int]
 """Makes a run, and returns its exit status, or the negative number of the signal that killed it: called with the folder
-of its record, the record of the run before (or FIRST), and the seconds that it may take (None for any)."""
+of its record, the record of the run before (or NO_PREVIOUS_RUN), and the seconds that it may take (None for any)."""
 
 
 def folder_of(options: Options) -> Path:
@@ -169,7 +169,7 @@ def go_on(options: Options, start: Start, tell: Callable[[str], None]) -> int:
         number = series.runs[-1].number + 1 if series.runs else 1
         folder, previous = series.run_folder(number), series.run_folder(number - 1) / record.FILE
         time_limit = deadline.seconds_left if options.time_limit else None
-        status = start(folder, str(previous) if series.runs else FIRST, time_limit)
+        status = start(folder, str(previous) if series.runs else NO_PREVIOUS_RUN, time_limit)
         if not (folder / record.FILE).exists():  # it was refused, and has said why
             return status if status > exits.REJECTED else exits.BROKEN  # Python itself ends with 1 for its errors
         series.add(number)
@@ -194,7 +194,8 @@ def start_run(arguments: Sequence[str], level: str, folder: Path, previous: str,
     however it ends.
     """
     options = [f"--accel-output={folder}", f"--accel-level={level}"]
-    options += [] if previous == FIRST else ["--accel-baseline=auto"]  # the runs beside it, of which this is the first
+    # the runs beside it, of which this is the first
+    options += [] if previous == NO_PREVIOUS_RUN else ["--accel-baseline=auto"]
     options += [] if seconds is None else [f"--accel-time-limit={seconds:.0f}"]
     process = subprocess.Popen(
         python("pytest", *arguments, *options),

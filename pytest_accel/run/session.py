@@ -1,6 +1,6 @@
 """The session of one run: it discovers and locks the devices, has them measured, judges each, and closes the record.
 
-`measuring.py` measures, `ledger.py` keeps what was found; what they call in `judging/` is pure.
+`measuring.py` measures, `verdict_ledger.py` keeps the results; what they call in `judging/` is pure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pytest_accel.run.options import Options, Refused
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record_folder import RecordFolder
 from pytest_accel.run.request_completion import request_of
-from pytest_accel.run.setup import Inputs, Target, demand_torch, find, read_inputs, with_expected_devices
+from pytest_accel.run.setup import Inputs, Target, demand_torch, find_target, read_inputs, with_expected_devices
 from pytest_accel.run.verdict_ledger import Ledger
 
 
@@ -40,7 +40,7 @@ class Session:
 
     def __init__(self, inputs: Inputs, target: Target, pool: WorkerPool, folder: RecordFolder) -> None:
         self.inputs, self.target, self.pool, self.deadline = inputs, target, pool, pool.deadline
-        self.against = [*target.against]
+        self.objections = [*target.objections]
         """The objections to an acceptance so far."""
         self.ledger = Ledger(inputs, target, pool, folder)
         self.network = NetworkSession(inputs, target, pool, self.ledger)
@@ -54,23 +54,23 @@ class Session:
     # -- opening
 
     @classmethod
-    def open(cls, options: Options, pool: WorkerPool, *, measuring: bool = True) -> Session:
+    def open(cls, options: Options, pool: WorkerPool, *, plan_only: bool = False) -> Session:
         """Return the session of a run after reading what is asked for and finding the devices; it has to `begin` next.
 
-        One that is not for `measuring` is for the plan alone. Raises Refused if the run cannot begin; no process and no
-        folder is left then.
+        With `plan_only` it measures nothing, and has no folder. Raises Refused if the run cannot begin; no process and
+        no folder is left then.
         """
         folder = RecordFolder()
         try:
             inputs = read_inputs(options)
-            if not measuring:
-                return cls(inputs, with_expected_devices(find(inputs, pool)), pool, folder)
+            if plan_only:
+                return cls(inputs, with_expected_devices(find_target(inputs, pool)), pool, folder)
             demand_torch(inputs)
             stamp, host = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ"), node_name()
-            name = f"{host}{'-simulated' * bool(inputs.node)}-{stamp}"
+            name = f"{host}{'-simulated' * bool(inputs.simulated_node)}-{stamp}"
             # before the devices are found, since the sensor logs into it
             path = folder.create(options.output, host, name, shared=options.shares_folder)
-            return cls(inputs, find(inputs, pool, path), pool, folder)
+            return cls(inputs, find_target(inputs, pool, path), pool, folder)
         except BaseException:
             pool.stop()
             folder.take_back()
@@ -81,7 +81,7 @@ class Session:
 
         Raises Refused if the run cannot begin. No process, lock or empty record is left then.
         """
-        names = [] if self.inputs.node else [(device.uuid, device.name) for device in self.target.devices]
+        names = [] if self.inputs.simulated_node else [(device.uuid, device.name) for device in self.target.devices]
         try:
             for lock in device_lock.hold(names, f"record {self.ledger.folder.path}"):
                 self._locks.enter_context(lock)
@@ -98,14 +98,14 @@ class Session:
                 raise Refused(f"{error}; wait for that run to end, or stop it") from None
             raise
 
-    def rule_out(self, kind: ObjectionKind, reason: str) -> None:
+    def add_objection(self, kind: ObjectionKind, reason: str) -> None:
         """Note an objection to an acceptance, with its reason as a sentence."""
-        self.against.append(Objection(kind, reason))
+        self.objections.append(Objection(kind, reason))
 
     @property
     def narrowed(self) -> bool:
         """True if something is known already that narrowed the run, so that missing verdicts are expected."""
-        return bool(Circumstances(against=self.against).narrowed)
+        return bool(Circumstances(against=self.objections).narrowed)
 
     # -- checking
 
@@ -114,10 +114,17 @@ class Session:
         function: Callable[..., Any],
         conditions: dict[str, Any],
         subject: str,
-        markers: Sequence[Limit] = (),
+        marker_limits: Sequence[Limit] = (),
         metric: str | None = None,
     ) -> list[Verdict]:
         """Judge one subject by the SKU's limit and the markers'. The first call measures on every device.
+
+        Args:
+            function: The probe.
+            conditions: Conditions that replace those of the SKU and the probe; all others stay as they are there.
+            subject: UUID of a device, or NODE.
+            marker_limits: Limits of the test's markers, which are judged beside the SKU's.
+            metric: Metric to judge; None for the probe's main one.
 
         Returns one verdict for each limit, or one without a limit. Raises TypeError for conditions that the probe does
         not have or cannot use, and for a marker in another unit; ProbeError for a bug in the probe.
@@ -126,7 +133,7 @@ class Session:
         required = self.target.terms.required
         request = request_of(function, conditions, metric, self.target.terms.sku, self.target.terms.level)
         sku_limit = required.get(request.metric) if request.judged_by_sku else None
-        limits = [replace(limit, metric=request.metric) for limit in (sku_limit, *markers) if limit]
+        limits = [replace(limit, metric=request.metric) for limit in (sku_limit, *marker_limits) if limit]
         binding = any(not limit.warns for limit in limits)
         if skipped := self.measuring.skip_verdict(request, subject, binding=binding):
             return [self.ledger.keep(replace(skipped, limit=limits[0] if limits else None))]
@@ -135,7 +142,7 @@ class Session:
         # before any metric of the same call is judged, since a repeat measures all of them again
         self.measuring.repeat(attempts, request, [*to_judge, *sibling_limits(attempts, request, required)])
         with self.pool.timeline.phase("checks"):
-            attempts.add_broken(request.metric, subject)
+            attempts.count_troubles_as_attempts(request.metric, subject)
             judgements = [attempts.verdict_on(metric, subject, limit) for metric, limit in to_judge]
             verdicts = [self.ledger.keep(verdict) for verdict in judgements]
             self.measuring.save(attempts, soon=True)
@@ -164,7 +171,7 @@ class Session:
         self.ledger.enter_subjects()
         self.measuring.of_host = [metric.removeprefix("host.") for metric in metrics if metric.startswith("host.")]
         for metric in metrics:
-            for fact in self.measuring.facts(metric):
+            for fact in self.measuring.fact_readings(metric):
                 self._judge_fact(fact)
 
     def changes_of(self, subject: str) -> list[Verdict]:
@@ -180,11 +187,12 @@ class Session:
 
     def _keep_unreached(self) -> None:
         """Keep a verdict on every required limit that no test asked for in time, by what was measured of it."""
+        if self.narrowed:  # such a run is expected to lack verdicts
+            return
         record, terms, past_of = self.ledger.record, self.target.terms, self.ledger.baseline.past_of
         attempts = RunAttempts.of_run(record, terms.spread_of, past_of, explaining(record.devices))
         reason = Note("out_of_time", self.deadline.unreached_sentence)
-        # a run that was narrowed is expected to lack verdicts
-        for metric, subject, origin in () if self.narrowed else terms.circumstances(record.software).required:
+        for metric, subject, origin in terms.circumstances(record.software).required:
             if not self.ledger.status((metric, subject, origin)) and (limit := terms.limits.get(metric)):
                 key, limit = (metric, subject), replace(limit, metric=metric, origin=origin)
                 unreached = Verdict(*key, Status.UNMEASURED, (reason,), limit=limit)
@@ -210,27 +218,27 @@ class Session:
         """
         end = end or Circumstances()
         self._judge_changes()
-        if any(reason.kind == "time" for reason in self.against):
+        if any(reason.kind == "time" for reason in self.objections):
             self._keep_unreached()
         elif end.interrupted is None:
             self._judge_counters()
             if self.inputs.options.bug_report and any(verdict.rejects for verdict in self.ledger.verdicts):
                 self.ledger.record.notes.append(self.measuring.vendor_programs.bug_report())
         self.stop()  # before the record is completed: the sensor appends to the telemetry until it ends
-        ledger, terms, boards = self.ledger, self.target.terms, self.inputs.boards
+        ledger, terms, packing_list = self.ledger, self.target.terms, self.inputs.packing_list
         ledger.complete(interrupted=end.interrupted is not None)
         if loaded:
             ledger.record.info["loaded"] = [text for _, text in loaded]
-        names, returned = ledger.names, boards.returned_among(terms.devices) if boards else []
+        names, returned = ledger.names, packing_list.returned_among(terms.devices) if packing_list else []
         of_run = replace(
             end,
             names=names,
             rejected_before=[*returned, *earlier_records.rejected_before(ledger.record.earlier_attempts, names)],
             loaded=tuple(dict(loaded)),
             day=ledger.record.started[:10],
-            against=self.against,
+            against=self.objections,
             record_problem=self.pool.sensor.telemetry.problem,
-            simulated=self.inputs.node is not None,
+            simulated=self.inputs.simulated_node is not None,
         )
         closing = ledger.close(terms.circumstances(ledger.record.software, of_run))
         self.finished = True

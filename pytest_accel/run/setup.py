@@ -24,7 +24,7 @@ from pytest_accel.judging.facts.inventory import Discovery
 from pytest_accel.probes.collectives import OPERATIONS, OTHERS_SIZE, collective
 from pytest_accel.probes.declare import declaration_for, finder_of
 from pytest_accel.run import earlier_records, record, simulation, terms
-from pytest_accel.run.options import AUTO, FIRST, Options, Refused
+from pytest_accel.run.options import AUTO, NO_PREVIOUS_RUN, Options, Refused
 from pytest_accel.run.processes.programs import REAL
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.rendezvous import Rendezvous, leaf_of, rendezvous_of
@@ -49,7 +49,7 @@ class Inputs:
     named_sku: Sku | None = None
     """The SKU that is named; None for auto."""
     waivers: Waivers = field(default_factory=Waivers)
-    boards: PackingList | None = None
+    packing_list: PackingList | None = None
     """The packing list that the devices have to be on, None without one."""
     baseline: Sequence[Summary] = ()
     """The earlier records that the options name; those beside the record of this run are found later."""
@@ -59,16 +59,16 @@ class Inputs:
     """The leaf switch of this node, as its launcher states it."""
     cluster: SimulatedCluster | None = None
     """The simulated cluster of a network run, None on real hardware."""
-    node: SimulatedNode | None = None
+    simulated_node: SimulatedNode | None = None
     """The simulated node, None on real hardware."""
     previous_run: Run | None = None
     """The record of the run before in a series; None in its first run, and in one by itself."""
 
     @property
-    def against(self) -> list[Objection]:
+    def objections(self) -> list[Objection]:
         """The objections to an acceptance that follow from the options."""
         network = Objection("tests", "--accel-network measures between nodes")
-        return [*self.options.against, *([network] if self.options.network else [])]
+        return [*self.options.objections, *([network] if self.options.network else [])]
 
     @property
     def vendor(self) -> str | None:
@@ -104,7 +104,7 @@ def read_inputs(options: Options) -> Inputs:
         leaf_of(os.environ) if rendezvous else "",
         cluster,
         node,
-        record.read(Path(options.previous_record)) if options.previous_record not in ("", FIRST) else None,
+        record.read(Path(options.previous_record)) if options.previous_record not in ("", NO_PREVIOUS_RUN) else None,
     )
 
 
@@ -114,7 +114,7 @@ def demand_torch(inputs: Inputs) -> None:
     A run of chosen tests may read facts alone, which needs none. torch itself is not loaded.
     """
     vendor = registry.vendor(inputs.vendor) if inputs.vendor else None
-    if Circumstances(against=inputs.against).narrowed or (vendor and vendor.torch is None) or _has_torch():
+    if Circumstances(against=inputs.objections).narrowed or (vendor and vendor.torch is None) or _has_torch():
         return
     raise Refused(
         "torch is not installed in this environment, so nothing can be measured; "
@@ -132,7 +132,7 @@ class Target:
     """The devices that are measured: all of the terms, or those of them that the user chose."""
     notes: Sequence[str] = ()
     """Sentences on the devices, for the record."""
-    against: Sequence[Objection] = ()
+    objections: Sequence[Objection] = ()
     """The objections to an acceptance before anything is measured."""
 
     def limited_facts(self, probe: str) -> list[str]:
@@ -163,14 +163,15 @@ class Target:
         return [(operation, value) for operation, values in sizes.items() for value in dict.fromkeys(values)]
 
 
-def find(inputs: Inputs, pool: WorkerPool, output: Path | None = None) -> Target:
+def find_target(inputs: Inputs, pool: WorkerPool, output: Path | None = None) -> Target:
     """Discover the devices through the sensor of `pool`, settle the terms, and choose the devices of the run.
 
     The log of the sensor is below `output`. Earlier records beside it reveal accelerators that have vanished. Raises
     Refused.
     """
     target = target_of(inputs, discover(inputs, pool, output), output)
-    if output and target.terms.doubt and not (inputs.node or target.discovery.container):  # which may not be given all
+    # a container may not be given all
+    if output and target.terms.doubt and not (inputs.simulated_node or target.discovery.container):
         earlier = earlier_records.read(output, inputs.options.launch).newest_of(node_name())
         target = expect_earlier_devices(target, earlier)
     target = choose_devices(target, inputs.options.devices)
@@ -181,7 +182,8 @@ def find(inputs: Inputs, pool: WorkerPool, output: Path | None = None) -> Target
 
 def discover(inputs: Inputs, pool: WorkerPool, output: Path | None = None) -> Discovery:
     """Discover the devices through the sensor of `pool`, whose log is below `output`."""
-    processes = simulation.processes(inputs.node, pool.meeting, inputs.elapsed) if inputs.node else REAL
+    node = inputs.simulated_node
+    processes = simulation.processes(node, pool.meeting, inputs.elapsed) if node else REAL
     pool.begin(processes, output / record.LOGS if output else None)
     return discovery_of(pool.sensor.discover(inputs.vendor), inputs.vendor)
 
@@ -192,7 +194,7 @@ def target_of(inputs: Inputs, discovery: Discovery, output: Path | None = None) 
     Where no SKU is named, accelerators that an earlier record beside `output` holds and that are missing now are a
     problem: the CPU is not judged instead.
     """
-    options, node, boards, against = inputs.options, inputs.node, inputs.boards, inputs.against
+    options, node, boards, objections = inputs.options, inputs.simulated_node, inputs.packing_list, inputs.objections
     cpu_only = not inputs.named_sku and output and not node and not any(map(is_accelerator, discovery.devices))
     earlier = earlier_records.read(output, options.launch) if output and cpu_only else None
     if earlier and (missing := earlier.last_accelerators(node_name())):
@@ -206,20 +208,20 @@ def target_of(inputs: Inputs, discovery: Discovery, output: Path | None = None) 
     node_terms = inputs.term_options.terms_for(sku, discovery.devices, platform=default, packing_list=packing_list)
     node_terms = replace(node_terms, has_diagnostic=options.diag is not None)
     if sku is None:
-        against.append(Objection("unasked", "no SKU was recognised"))
-        return Target(discovery, node_terms, node_terms.devices, (), against)
+        objections.append(Objection("unasked", "no SKU was recognised"))
+        return Target(discovery, node_terms, node_terms.devices, (), objections)
     notes = _notes(sku, discovery.devices, node_terms.devices)
     if inputs.term_options.platform != AUTO or node:
         name = node_terms.platform.name
         part = name not in sku.platforms and name.startswith((SLICE, GUEST_SLICE))
         discovery = replace(discovery, expected_by=f"platform {name}", part=part)
     if options.sku == AUTO:
-        against.append(Objection("unasked", f"SKU {sku.name} was recognised, not named"))
+        objections.append(Objection("unasked", f"SKU {sku.name} was recognised, not named"))
     if node_terms.doubt:
-        against.append(Objection("run", node_terms.doubt))
+        objections.append(Objection("run", node_terms.doubt))
     if not node_terms.accelerator:
-        against.append(Objection("unasked", f"a {registry.vendor(sku.vendor).title} is not an accelerator"))
-    return Target(discovery, node_terms, node_terms.devices, notes, against)
+        objections.append(Objection("unasked", f"a {registry.vendor(sku.vendor).title} is not an accelerator"))
+    return Target(discovery, node_terms, node_terms.devices, notes, objections)
 
 
 def expect_earlier_devices(target: Target, earlier: Summary | None) -> Target:
@@ -239,13 +241,13 @@ def expect_earlier_devices(target: Target, earlier: Summary | None) -> Target:
 
 def choose_devices(target: Target, entries: Sequence[str]) -> Target:
     """Keep the devices that the user chose. The number of expected devices does not change. Raises Refused."""
-    devices, all_devices, against = target.devices, target.terms.devices, [*target.against]
+    devices, all_devices, objections = target.devices, target.terms.devices, [*target.objections]
     for option, names in terms.choices(entries, all_devices).items():
         selection = terms.select(all_devices, names, option)
         devices = [device for device in devices if device in selection]
         if len(selection) < len(all_devices):
-            against.append(Objection("filter", f"{option} chose {len(selection)} of {len(all_devices)} devices"))
-    return replace(target, devices=devices, against=against)
+            objections.append(Objection("filter", f"{option} chose {len(selection)} of {len(all_devices)} devices"))
+    return replace(target, devices=devices, objections=objections)
 
 
 def with_expected_devices(target: Target) -> Target:
@@ -258,7 +260,8 @@ def with_expected_devices(target: Target) -> Target:
         Device(f"expected device {index}", index, vendor.name, model, called=vendor.short_name)
         for index in range(max(1, target.terms.expected_devices))
     ]
-    return replace(target, devices=devices, against=[*target.against, Objection("run", "there is no device here")])
+    objection = Objection("run", "there is no device here")
+    return replace(target, devices=devices, objections=[*target.objections, objection])
 
 
 def discovery_of(answer: Message, vendor: str | None) -> Discovery:

@@ -66,7 +66,7 @@ class Ledger:
 
     def _enter_start(self, folder: Path) -> None:
         """Enter command, host, environment and time limit of the run."""
-        options, node = self._inputs.options, self._inputs.node
+        options, node = self._inputs.options, self._inputs.simulated_node
         cleared, kept = environment.user_settings(os.environ)
         self.record.info = {
             "started": clock.iso(clock.now()),
@@ -97,7 +97,7 @@ class Ledger:
         sku, devices = self._target.terms.sku, self._target.terms.devices
         if sku:
             self.record.sku = record.sku_entry(sku, self._inputs.options.sku)
-        if boards := self._inputs.boards:
+        if boards := self._inputs.packing_list:
             self.record.packing_list = record.packing_entry(boards)
             self.record.notes.append(f"packing list {boards.file}, {len(boards.rows)} boards, sha256 {boards.sha256}")
         self.record.notes += self._target.notes
@@ -111,7 +111,7 @@ class Ledger:
 
     def _enter_earlier(self, folder: Path) -> None:
         """Enter the earlier records that hold one of the devices."""
-        launch, rehearsal = self._inputs.options.launch, self._inputs.node is not None
+        launch, rehearsal = self._inputs.options.launch, self._inputs.simulated_node is not None
         earlier = earlier_records.read(folder, launch, rehearsal=rehearsal)
         self.record.earlier_attempts = earlier.entries_of(device.uuid for device in self._target.devices)
         self.record.notes += earlier.notes()
@@ -135,7 +135,7 @@ class Ledger:
     def add(self, measurements: Iterable[Measurement]) -> None:
         """Add measurements to the record."""
         for measurement in measurements:
-            measurement = replace(measurement, simulated=self._inputs.node is not None)  # noqa: PLW2901
+            measurement = replace(measurement, simulated=self._inputs.simulated_node is not None)  # noqa: PLW2901
             self.record.measurements.append(measurement)
             self._newest[measurement.metric, measurement.subject] = measurement
 

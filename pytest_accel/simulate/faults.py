@@ -137,7 +137,7 @@ PARAMETERS: dict[str, tuple[Check, str]] = {
 """Check and description of every parameter. A parameter has the same meaning in every fault that has it."""
 
 OTHER_PARTS = {"NVIDIA H800": "2324", "AMD Instinct MI308X": "74a2"}
-"""The PCI ids of other products, by name: a name alone makes no other product (core.sku)."""
+"""The PCI ids of other products, by name: a name alone makes no other product (see `Sku.differences`)."""
 
 FAULTS: dict[str, FaultKind] = {}
 Apply = TypeVar("Apply", bound=Callable[..., None])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_accel.run.setup import Target
 
 
-def lines(target: Target, items: Sequence[Any], against: Sequence[Objection]) -> list[Line]:
+def lines(target: Target, items: Sequence[Any], objections: Sequence[Objection]) -> list[Line]:
     """Return one line for each measurement of the packaged suite, with its budget, and one line with the sum.
 
     No time is given for a user's own tests, since only running one shows what it measures.
@@ -35,7 +35,7 @@ def lines(target: Target, items: Sequence[Any], against: Sequence[Objection]) ->
     width = max((len(title) for title, _ in times), default=0)
     rows = [(f"{title:{width}} up to {seconds:g} s", "") for title, seconds in times if seconds]
     software: dict[str, Any] = {**versions_of(target.terms.devices), "torch": torch_version()}
-    circumstances = target.terms.circumstances(software, Circumstances(against=against))
+    circumstances = target.terms.circumstances(software, Circumstances(against=objections))
     reasons = [*circumstances.narrowed, *circumstances.texts("unasked", "run", "file")]
     outcome = f"it cannot end in ACCEPTED: {'; '.join(reasons)}" if reasons else "it can end in ACCEPTED"
     total = _sum(_plan(target, list(requests.values())), len(target.devices), user_tests)

@@ -52,14 +52,14 @@ def test_what_broke_before_it_found_a_metric_is_an_attempt_at_it() -> None:
     result.add(replace(SHORT, metric="soak.thermal_margin", unit="K", value=42.0, trouble=LOST))
     result.take_unrecorded()
     for _ in range(2):
-        result.add_broken("soak.power", "GPU-0")
+        result.count_troubles_as_attempts("soak.power", "GPU-0")
     verdict = result.verdict_on("soak.power", "GPU-0", None)
     assert (verdict.status, sentence_of(verdict)) == (Status.FAIL, LOST.reason)
     assert (verdict.attempts, verdict.value) == (1, None), "once for each run, and no other metric's"
     assert [each.metric for each in result.take_unrecorded()] == ["soak.power"]
     assert result.take_unrecorded() == []
 
-    result.add_broken("soak.power", "GPU-1")
+    result.count_troubles_as_attempts("soak.power", "GPU-1")
     assert result.verdict_on("soak.power", "GPU-1", FLOOR).status is Status.UNMEASURED, "it broke on another device"
 
 

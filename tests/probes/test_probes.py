@@ -345,8 +345,8 @@ def test_a_pilot_that_is_interrupted_once_refuses_nothing() -> None:
         def __call__(self) -> None:
             pass
 
-    pilot = sys.modules["pytest_accel.probes.matmul"].PILOT_BLOCKS
-    assert Gemm.rate(Work(), clock, *pilot) == pytest.approx(1e6 / 0.004)  # type: ignore[arg-type]
+    matmul = sys.modules["pytest_accel.probes.matmul"]
+    assert Gemm.rate(Work(), clock, matmul.PILOT_SECONDS, matmul.PILOT_BLOCKS) == pytest.approx(1e6 / 0.004)  # type: ignore[arg-type]
 
 
 # -- what only CUDA runs, with as little of CUDA as it takes

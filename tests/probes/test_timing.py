@@ -70,7 +70,7 @@ class LoneGate:
     def ready(self) -> None:
         self.events.append("ready")
 
-    def block(self, seconds: float, warm: bool) -> None:
+    def report_block(self, seconds: float, warm: bool) -> None:
         self.blocks.append((seconds, warm))
 
     def step(self, what: str, subjects: tuple[str, ...]) -> None:
@@ -126,7 +126,7 @@ def noisy(cost: float, share: float) -> Iterator[float]:
 def test_a_block_is_filled_whatever_one_operation_takes(cost: float, block: float) -> None:
     """An operation that is longer than a block is a block."""
     timed, _, _ = measure(steady(cost))
-    assert timed.operations_per_block * cost == pytest.approx(block, rel=0.02)
+    assert timed.calls_per_block * cost == pytest.approx(block, rel=0.02)
     assert timed.seconds == pytest.approx([cost] * len(timed.seconds))
 
 
@@ -175,14 +175,14 @@ def test_a_sustained_load_is_sampled_alike_whatever_its_budget(seconds: float) -
     timed, _, _ = measure(costs, seconds=seconds, sustained=True)
     assert timed.seconds == pytest.approx([0.01] * len(timed.seconds))
     assert timed.ends[0] == pytest.approx(SUSTAINED_WARMUP, abs=0.1)
-    assert sum(timed.seconds) * timed.operations_per_block >= SUSTAINED_SECONDS - 0.1
+    assert sum(timed.seconds) * timed.calls_per_block >= SUSTAINED_SECONDS - 0.1
     assert timed.ends[-1] < 8.0, "what is precise after that ends"
 
 
 def test_the_queue_is_kept_full_and_every_block_is_its_own() -> None:
     """A device with a queue is never waited for before two more blocks are behind the one that is read."""
     timed, world, _ = measure(steady(0.05), depth=2, seconds=4.0)
-    assert timed.operations_per_block == 1
+    assert timed.calls_per_block == 1
     assert timed.seconds == pytest.approx([0.05] * len(timed.seconds))
     assert world.time - world.reads[-1] == pytest.approx(2 * 0.05)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import io
 import pkgutil
 import re
 import shutil
 import subprocess
 import sys
+import tokenize
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +34,7 @@ from pytest_accel.skus.waivers import waivable
 CHECKOUT = Path(__file__).parents[2]
 DOCS = CHECKOUT / "docs"
 PACKAGE = CHECKOUT / "pytest_accel"
+HELPERS = [CHECKOUT / name for name in ("tests", "scripts", "benchmarks")]
 PAGES = sorted(
     page for folder in (".", "docs", "benchmarks", "thresholds") for page in (CHECKOUT / folder).glob("*.md")
 )
@@ -182,6 +186,38 @@ def test_the_pages_that_the_code_names_exist() -> None:
     files = [path for folder in folders for path in folder.rglob("*.*") if path.suffix in kinds]
     named = {(path, page) for path in files for page in re.findall(r"docs/[\w-]+\.md", path.read_text("utf-8"))}
     assert [f"{name_of(path)}: {page}" for path, page in named if not (CHECKOUT / page).is_file()] == []
+
+
+NOT_OURS = {
+    "compute/accelerator/benchmarks/mamf-finder.py": "of another repository",
+    "random.py": "a file of a user's that would replace a library",
+    "pynvml.py": "likewise",
+    "test_relu.py": "a user's test file",
+    "test_a.py": "likewise",
+}
+"""Files that a docstring or a comment of the package names and that are not in the checkout, with the reason."""
+
+
+def prose(path: Path) -> str:
+    """Return the docstrings and the comments of a module."""
+    text = path.read_text(encoding="utf-8")
+    nodes = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr)]
+    docstrings = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return "\n".join([*docstrings, *(token.string for token in tokens if token.type == tokenize.COMMENT)])
+
+
+def test_the_modules_that_docstrings_and_comments_name_exist() -> None:
+    """In the forms name.py, folder/name.py, and `room.module.NAME`, which may begin with the package."""
+    paths = [f"/{name_of(path)}" for room in (PACKAGE, *HELPERS) for path in room.rglob("*.py")]
+    wrong = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        text = prose(path)
+        files = set(re.findall(r"(?:[\w-]+/)*[\w-]+\.py\b", text)) - NOT_OURS.keys()
+        wrong += [f"{name_of(path)}: {file}" for file in files if not any(each.endswith(f"/{file}") for each in paths)]
+        dotted = re.findall(rf"`(?:pytest_accel\.)?((?:{ROOMS})(?:\.\w+)+)`", text)
+        wrong += [f"{name_of(path)}: {name}" for name in dotted if missing(f"pytest_accel.{name}")]
+    assert wrong == []
 
 
 def test_the_names_that_a_page_says_a_module_has_exist() -> None:

@@ -24,7 +24,7 @@ from pytest_accel.fleet.delivery import files
 from pytest_accel.run import measuring, record
 from pytest_accel.run.folder_summary import of_folder
 from pytest_accel.run.idle_gate import IdleCheck, check_idle
-from pytest_accel.run.options import FIRST, Options, Refused
+from pytest_accel.run.options import NO_PREVIOUS_RUN, Options, Refused
 from pytest_accel.run.processes.worker_pool import WorkerPool
 from pytest_accel.run.record import FILE, TELEMETRY
 from pytest_accel.run.series import Series, go_on
@@ -68,7 +68,7 @@ class Node:
 
     @staticmethod
     def finished(here: Session) -> int:
-        here.rule_out("filter", "without most probes")
+        here.add_objection("filter", "without most probes")
         return here.finish().exit
 
     @staticmethod
@@ -350,7 +350,7 @@ def test_a_run_without_a_record_ends_the_series_and_rejects_nothing(tmp_path: Pa
 
     assert go_on(options, refused, told.append) == status
     assert not (tmp_path / "series/series.json").exists()
-    assert asked == [FIRST]
+    assert asked == [NO_PREVIOUS_RUN]
     assert not told
 
 

@@ -112,7 +112,7 @@ def test_what_was_measured_counts_although_the_time_was_over_before_its_test(her
     run = here("slow-memory, device: 1, by: 0.3")
     run.check(probes.stream, {"op": "triad"}, run.target.devices[0].uuid)
     run.deadline.limit = 900.0
-    run.rule_out("time", run.deadline.end_sentence)
+    run.add_objection("time", run.deadline.end_sentence)
     closing = run.finish()
     assert closing.result is Result.REJECTED
     (short,) = [verdict for verdict in run.ledger.verdicts if verdict.rejects and verdict.metric == "stream.triad"]

@@ -68,7 +68,7 @@ class RecordingPipe(list[Message]):
 
     def ready(self) -> None: ...
 
-    def block(self, seconds: float, warm: bool) -> None:
+    def report_block(self, seconds: float, warm: bool) -> None:
         self.send("block", seconds=seconds, warm=warm, at=self.compute.wall())
         self.after_block()
 
@@ -295,7 +295,7 @@ def run(
     """
     session = opened(node, output)
     if not whole:
-        session.rule_out("filter", "without collectives and Xids")
+        session.add_objection("filter", "without collectives and Xids")
     subjects = [device.uuid for device in session.target.devices]
     _look(session, subjects)
     for probe, conditions, metric in suite(session, EVERY if whole else measured):

@@ -27,7 +27,7 @@ class AtOnce:
     def ready(self) -> None:
         pass
 
-    def block(self, seconds: float, warm: bool) -> None:
+    def report_block(self, seconds: float, warm: bool) -> None:
         assert seconds > 0
         self.blocks.append(warm)
 

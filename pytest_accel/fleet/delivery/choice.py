@@ -1,6 +1,6 @@
 """Chooses the records of a delivery that count, by the rule that holds for all results of a node. Pure.
 
-The rule is that of `core/summary`. It is applied to each machine: records under one name that share a device.
+The rule is that of `core/summary.py`. It is applied to each machine: records under one name that share a device.
 """
 
 from __future__ import annotations

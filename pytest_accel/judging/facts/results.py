@@ -258,7 +258,7 @@ def _peak(reported: Mapping[str, Any] | None, datasheet: tuple[float, str] | Non
 
 
 def _troubled(outcome: Outcome, cause: CallTrouble, subject: str, call: Request) -> Measurement:
-    """Return the measurement of a broken call: the reason, and the seconds per operation of the blocks so far."""
+    """Return the measurement of a broken call: the reason, and the seconds per call of the blocks so far."""
     if any(device.uuid in call.lost for device in outcome.group):
         cause = cause.unless_lost or cause  # the management library says what the error left open
     reason = cause.reason

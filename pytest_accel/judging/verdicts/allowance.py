@@ -16,7 +16,7 @@ SLOWDOWNS = ("soak.throttle.hw_thermal", "soak.throttle.power_brake")
 """The metrics that count them. A slowdown by the driver is a share of the time, and has an ordinary ceiling."""
 FAR_K = 2.0
 """The kelvin below a floor of a margin that a repeat, which is shorter, does not clear: two steps of a sensor that
-tells whole kelvins. A margin is that of two readings in a row (`facts/telemetry.HEAT`)."""
+tells whole kelvins. A margin is that of two readings in a row (`facts.telemetry.HEAT`)."""
 STEADINESS = ("soak.droop_slow", "soak.slowest_window")
 """The views of how steady a soak is. A repeat is shorter and begins hot, so it clears neither."""
 

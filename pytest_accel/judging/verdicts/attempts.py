@@ -89,7 +89,7 @@ class RequestAttempts(RunAttempts):
         if not earlier or replace(fact, started=earlier[-1].started, ended=earlier[-1].ended) != earlier[-1]:
             self.add(fact)
 
-    def add_broken(self, metric: str, subject: str) -> None:
+    def count_troubles_as_attempts(self, metric: str, subject: str) -> None:
         """Count the troubles of a subject as attempts at `metric`, if there is no other attempt at it.
 
         A probe that broke before it returned a metric has attempted that metric all the same.

@@ -19,14 +19,13 @@ from pytest_accel.judging.verdicts.like_devices import Attempts, together, usabl
 from pytest_accel.judging.verdicts.limit import compare, information
 from pytest_accel.judging.verdicts.references import compare_with_references
 
-_OF_TROUBLE = {
+STATUS_OF_TROUBLE = {
     "device": Status.FAIL,
     "need": Status.UNMEASURED,
     "external": Status.INCONCLUSIVE,
     "not_applicable": Status.NOT_APPLICABLE,
     "bug": Status.UNMEASURED,
 }
-
 
 Explain = Callable[[Measurement, "Limit | None", Sequence[Attempts]], "Cause | None"]
 """A function that returns the cause of a shortfall of a measurement, or None. It is given the limit that was broken, if
@@ -50,36 +49,37 @@ def judge(
 
     The last attempt made on all devices together decides; an attempt made alone explains a failure and never clears
     it. A metric that holds only on the repeat is marginal, and fails if it was far off before. A trouble of the device
-    in any attempt stays a failure, and so does a shortfall whose repeat broke off, unless something from outside did
-    that. A shortfall that there was no time to repeat is INCONCLUSIVE, unless it is far off. `software` maps names to
-    the versions in use, for which `floor_in_force` gives the floor. `explain` is called for the cause of a shortfall
-    only.
+    in any attempt stays a failure, and a bug UNMEASURED. A shortfall whose repeat broke off fails, unless something
+    from outside stopped it. A shortfall that there was no time to repeat is INCONCLUSIVE, unless it is far off.
+    `software` maps names to the versions in use, by which `core.floor.floor_in_force` gives the floor. `explain` is
+    called for the cause of a shortfall only.
     """
     if len(attempts) > 1 and attempts[-1].metric.startswith(OF_COUNTERS):  # each reading counts from the first probe on
         return replace(judge(attempts[-1:], limit, software, explain, background), attempts=len(attempts))
-    case = _Case(limit, software, lambda measurement: explain(measurement, limit, background.neighbours))
+    check = _LimitCheck(limit, software, explain, background.neighbours)
     if len(attempts) > 1 and not attempts[-1].trouble:  # this subject was measured again before the time was over
         background = replace(background, not_repeated="")
-    verdict = _by_limit(attempts, case, background.not_repeated)
+    verdict = _by_limit(attempts, check, background.not_repeated)
     compared = compare_with_references(verdict, attempts, background)  # neighbours, the own past, other nodes
     if verdict.status is Status.FAIL or compared.status is not Status.FAIL:
-        return compared
-    cause = case.cause(fallen_short(attempts, compared))
+        return compared  # a failure by the limit has its cause already
+    cause = check.cause(fallen_short(attempts, compared))
     return compared.because(*(note for note in cause if note not in compared.reasons))
 
 
 @dataclass(frozen=True)
-class _Case:
-    """The limit by which single measurements are judged, and the cause of a shortfall; no reference besides."""
+class _LimitCheck:
+    """Judges measurements by the limit alone, and has the cause of a shortfall explained."""
 
     limit: Limit | None
     software: Mapping[str, Any]
-    explain: Callable[[Measurement], Cause | None]
+    explain: Explain
+    neighbours: Sequence[Attempts]
 
-    def by_itself(self, measurements: Sequence[Measurement], rounds: int) -> Verdict:
+    def verdict_on_last(self, measurements: Sequence[Measurement], rounds_made: int) -> Verdict:
         """Return the verdict on the last of the measurements: the limit compared, the cause, what excuses it."""
         assert self.limit
-        verdict = compare(measurements[-1], self.limit, rounds, self.software)
+        verdict = compare(measurements[-1], self.limit, rounds_made, self.software)
         if verdict.status is Status.FAIL and verdict.margin is not None:
             verdict = verdict.because(*self.cause([measurements[-1], *fallen_short(measurements[:-1], verdict)]))
         return apply_excuses(verdict, measurements[-1])
@@ -87,7 +87,7 @@ class _Case:
     def cause(self, measurements: Sequence[Measurement]) -> list[Cause]:
         """Return the cause by the first measurement that shows one; if not by the one judged, the cause says so."""
         for index, measurement in enumerate(measurements):
-            if cause := self.explain(measurement):
+            if cause := self.explain(measurement, self.limit, self.neighbours):
                 return [replace(cause, before=index > 0)]
         return []
 
@@ -108,7 +108,7 @@ def fallen_short(attempts: Sequence[Measurement], verdict: Verdict) -> list[Meas
     return breaking or ((rounds[-1:] if at_first else rounds) if verdict.behind else [])
 
 
-def _by_limit(attempts: Sequence[Measurement], case: _Case, not_repeated: str) -> Verdict:
+def _by_limit(attempts: Sequence[Measurement], check: _LimitCheck, not_repeated: str) -> Verdict:
     """Return the verdict on the attempts by the limit alone.
 
     A fact that changed during the run is judged by its worst value, and is marginal at least.
@@ -116,29 +116,29 @@ def _by_limit(attempts: Sequence[Measurement], case: _Case, not_repeated: str) -
     if changes := [note for attempt in attempts for note in attempt.notes if note.kind == "changed"]:
         values = [attempt for attempt in reversed(attempts) if not attempt.trouble]
         values = [replace(value, notes=tuple(note for note in value.notes if note not in changes)) for value in values]
-        verdicts = [_by_limit([value], case, "") for value in values]
+        verdicts = [_by_limit([value], check, "") for value in values]
         verdict = min(verdicts, key=lambda verdict: WORST_FIRST.index(verdict.status))
         status = min(verdict.status, Status.MARGINAL, key=WORST_FIRST.index)
-        verdict = replace(verdict, reasons=verdict.reasons if case.limit else (), attempts=len(attempts))
+        verdict = replace(verdict, reasons=verdict.reasons if check.limit else (), attempts=len(attempts))
         return verdict.because(*changes, status=status)
-    verdict = apply_doubts(_of_rounds(attempts, case, not_repeated), attempts[-1].notes)
+    verdict = apply_doubts(_of_rounds(attempts, check, not_repeated), attempts[-1].notes)
     unjudged = verdict.status in (Status.UNMEASURED, Status.INCONCLUSIVE)
-    return verdict.because(status=Status.NOT_APPLICABLE) if case.limit and case.limit.warns and unjudged else verdict
+    return verdict.because(status=Status.NOT_APPLICABLE) if check.limit and check.limit.warns and unjudged else verdict
 
 
-def _of_rounds(attempts: Sequence[Measurement], case: _Case, not_repeated: str) -> Verdict:
+def _of_rounds(attempts: Sequence[Measurement], check: _LimitCheck, not_repeated: str) -> Verdict:
     """Return the verdict by the last attempt that was measured; one that could not be repeated counts all the same.
 
     A shortfall that there was no time to repeat fails if it is far beyond the allowance of its limit, or if the limit
     has none because it demands one value; else it is INCONCLUSIVE.
     """
     # the attempts made on all devices together; all attempts if there is none
-    limit, rounds = case.limit, together(attempts) or list(attempts)
-    for attempt in attempts:  # a trouble of the device stays a failure, whatever a later attempt shows
+    limit, rounds = check.limit, together(attempts) or list(attempts)
+    for attempt in attempts:  # a trouble of the device or a bug stays, whatever a later attempt shows
         if attempt.trouble and attempt.trouble.kind in ("device", "bug"):
             return _troubled(attempt, attempt.trouble, limit, len(rounds))
     last, measurements = rounds[-1], [attempt for attempt in rounds if not attempt.trouble]
-    verdict = case.by_itself(measurements, len(rounds)) if limit and measurements else None
+    verdict = check.verdict_on_last(measurements, len(rounds)) if limit and measurements else None
     if verdict and limit and verdict.status is Status.FAIL and not_repeated:
         status = Status.FAIL if beyond_allowance(verdict, limit) else Status.INCONCLUSIVE
         return verdict.because(Note("repeat_without_time", not_repeated), status=status)
@@ -155,38 +155,38 @@ def _of_rounds(attempts: Sequence[Measurement], case: _Case, not_repeated: str) 
         return information(last)
     alone = [attempt for attempt in attempts if attempt.how == "alone" and not attempt.trouble]
     if verdict.status is Status.FAIL and alone:  # it explains the failure, and never clears it
-        return verdict.because(Alone(alone[-1].value, alone[-1].unit, holds=case.holds(alone[-1])))
-    return _seen_before(verdict, rounds, case) if verdict.status.holds else verdict
+        return verdict.because(Alone(alone[-1].value, alone[-1].unit, holds=check.holds(alone[-1])))
+    return _seen_before(verdict, rounds, check) if verdict.status.holds else verdict
 
 
-def _seen_before(verdict: Verdict, rounds: Sequence[Measurement], case: _Case) -> Verdict:
+def _seen_before(verdict: Verdict, rounds: Sequence[Measurement], check: _LimitCheck) -> Verdict:
     """Return the verdict on a metric that holds on the repeat, which the attempts before it may worsen.
 
     A shortfall far beyond noise fails although it was seen once, unless something from outside excuses it.
     """
     for attempt in (attempt for attempt in rounds[:-1] if not attempt.trouble):
-        earlier = case.by_itself([attempt], len(rounds))
-        if earlier.status is Status.FAIL and case.limit and beyond_allowance(earlier, case.limit, once=True):
+        earlier = check.verdict_on_last([attempt], len(rounds))
+        if earlier.status is Status.FAIL and check.limit and beyond_allowance(earlier, check.limit, once=True):
             return earlier.because(Repeated(verdict.value, verdict.unit, fails=True))
     first = rounds[0]
-    if len(rounds) > 1 and verdict.status is Status.PASS and not case.holds(first):
+    if len(rounds) > 1 and verdict.status is Status.PASS and not check.holds(first):
         missed = Note("first_failed", first.trouble.reason) if first.trouble else Repeated(first.value, first.unit)
         return verdict.because(missed, status=Status.MARGINAL)
     return verdict
 
 
-def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, rounds: int) -> Verdict:
+def _troubled(measurement: Measurement, trouble: Trouble, limit: Limit | None, rounds_made: int) -> Verdict:
     """Return the verdict on a measurement that broke off, without a value: a part of it judges nothing."""
     note = Note("left_out" if trouble.untried else "trouble", trouble.reason)
     note = Note("probe_failed") if trouble.kind == "bug" else note  # which says nothing of the device
     return Verdict(
         metric=measurement.metric,
         subject=measurement.subject,
-        status=_OF_TROUBLE[trouble.kind],
+        status=STATUS_OF_TROUBLE[trouble.kind],
         reasons=(WrongData(trouble.reason) if trouble.wrong else note,),
         unit=measurement.unit,
         limit=limit,
-        attempts=rounds,
+        attempts=rounds_made,
         device_failed=trouble.kind == "device",
         event=trouble.event,
         blamed=trouble.blamed,

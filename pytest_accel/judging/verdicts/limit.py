@@ -45,13 +45,13 @@ ENOUGH_TO_LEAVE_OUT = 8
 """From so many samples on the slowest is left out of the interval (not of the value)."""
 
 
-def compare(measurement: Measurement, limit: Limit, rounds: int, software: Mapping[str, Any]) -> Verdict:
+def compare(measurement: Measurement, limit: Limit, rounds_made: int, software: Mapping[str, Any]) -> Verdict:
     """Return the verdict on one measurement that has no trouble, by the floor in force.
 
-    `rounds` is the number of times that the metric had been measured by then, `software` maps names to versions.
+    `rounds_made` is the number of times that the metric had been measured by then, `software` maps names to versions.
     """
     floor = floor_in_force(limit, software, measurement.conditions)
-    verdict = _compared(measurement, limit, floor, rounds)
+    verdict = _compared(measurement, limit, floor, rounds_made)
     value, published = finite(verdict.value), floor.bound.published
     if verdict.status is Status.FAIL:
         excuses = (reason for reason, low in floor.excuses if math.isinf(low) or (value is not None and value >= low))
@@ -64,20 +64,20 @@ def compare(measurement: Measurement, limit: Limit, rounds: int, software: Mappi
     return verdict
 
 
-def _compared(measurement: Measurement, limit: Limit, floor: Floor, rounds: int) -> Verdict:
+def _compared(measurement: Measurement, limit: Limit, floor: Floor, rounds_made: int) -> Verdict:
     """Return the verdict on a measurement by the bounds in force of a limit."""
     bound = floor.bound
-    base = replace(information(measurement, limit, rounds), status=Status.FAIL, reasons=(), basis=floor.basis)
+    base = replace(information(measurement, limit, rounds_made), status=Status.FAIL, reasons=(), basis=floor.basis)
     if reason := _incomparable(measurement, bound):
         return base.because(reason, status=Status.UNMEASURED)
     if not bound.bounded:
-        return information(measurement, limit, rounds)
+        return information(measurement, limit, rounds_made)
     if bound.equals is not None or bound.one_of:
         return _compare_fact(base, bound.one_of or (bound.equals,))
     if bound.version is not None:
         return _compare_version(base, bound.version)
     if bound.same_on_all == DELIVERY and measurement.subject == NODE:
-        return information(measurement, limit, rounds)
+        return information(measurement, limit, rounds_made)
     if bound.same_on_all:
         return _compare_with_all(base, measurement, bound)
     if finite(measurement.value) is None:
@@ -87,7 +87,7 @@ def _compared(measurement: Measurement, limit: Limit, floor: Floor, rounds: int)
     return verdict.because(*_by_other_algorithm(measurement, bound)) if verdict.status is Status.FAIL else verdict
 
 
-def information(measurement: Measurement, limit: Limit | None = None, rounds: int = 1) -> Verdict:
+def information(measurement: Measurement, limit: Limit | None = None, rounds_made: int = 1) -> Verdict:
     """Return the verdict on a metric that nothing bounds: its value, if there is one."""
     value = measurement.value
     missing = value is None or (isinstance(value, float) and not math.isfinite(value))
@@ -101,7 +101,7 @@ def information(measurement: Measurement, limit: Limit | None = None, rounds: in
         next_run=measurement.next_run,
         of_peak=measurement.of_peak.mean if measurement.of_peak else None,
         limit=limit,
-        attempts=rounds,
+        attempts=rounds_made,
     )
 
 

@@ -62,7 +62,7 @@ class JUnit:
 
 def of_verdict(session: Session, verdict: Verdict) -> list[tuple[str, str]]:
     """Return the properties of a verdict."""
-    node, devices = session.inputs.node, session.target.devices
+    node, devices = session.inputs.simulated_node, session.target.devices
     serial = next((device.serial for device in devices if device.uuid == verdict.subject), None)
     finding = findings([verdict], session.ledger.record.measurements, devices).get(verdict.key)
     return _pairs({
@@ -93,7 +93,7 @@ def of_verdict(session: Session, verdict: Verdict) -> list[tuple[str, str]]:
 
 def of_run(session: Session) -> list[tuple[str, str]]:
     """Return the properties of the whole run, with the devices that were chosen."""
-    node, devices, record = session.inputs.node, session.target.devices, session.ledger.record
+    node, devices, record = session.inputs.simulated_node, session.target.devices, session.ledger.record
     run, closing = record.info, record.closing
     return _pairs({
         "closing": closing.line,

@@ -12,7 +12,7 @@ from pytest_accel.core.method import AS_FOUND
 from pytest_accel.core.sku_types import MATMUL_DTYPES
 from pytest_accel.probes.device import blas, block_formats
 from pytest_accel.probes.device.error_class import NotApplicable, WrongResult, main_line
-from pytest_accel.probes.device.timing import Clock, time_once
+from pytest_accel.probes.device.timing import Clock, time_one_block
 from pytest_accel.probes.device.tolerance import tolerance
 from pytest_accel.probes.device.torch_device import Compute
 
@@ -99,7 +99,7 @@ class Operands:
         torch, torch_device = self._device.torch, self._device.torch_device
         if self.dtype == "int8":
             return torch.randint(-128, 128, (elements,), dtype=torch.int8, device=torch_device), None
-        kind = kind_of(self._device, self.dtype)
+        kind = torch_dtype(self._device, self.dtype)
         drawn = kind if self.dtype == "fp64" else torch.float32  # or the lower half of each number would be zeros
         piece = torch.randn(elements, dtype=drawn, device=torch_device)
         if self.dtype != "fp8":
@@ -175,7 +175,7 @@ class Gemm:
     def rate(self, clock: Clock, seconds: float, blocks: int = 1) -> float:
         """Return operations per second, the best of some blocks of so many seconds. It only chooses, for no result."""
         # the best, since a busy processor often interrupts one block
-        return self.operations / min(time_once(self, clock, seconds) for _ in range(blocks))
+        return self.operations / min(time_one_block(self, clock, seconds) for _ in range(blocks))
 
     def fixed(self) -> Callable[[], Any]:
         """Return the call of the first operand set, which has the same operands, kernel and result every time."""
@@ -264,7 +264,7 @@ def _try(device: Compute, dtype: str) -> None:
     """Multiply two small matrices, for a library whose dtypes no table lists. Raises NotApplicable with its message."""
     torch, torch_device = device.torch, device.torch_device
     try:
-        kind = torch.int8 if dtype == "int8" else kind_of(device, dtype)
+        kind = torch.int8 if dtype == "int8" else torch_dtype(device, dtype)
         square = torch.ones(TRIED_SIDE, TRIED_SIDE, device=torch_device).to(kind)
         scale = torch.ones((), device=torch_device)
         _call(device, square, square.t(), (scale, scale) if dtype == "fp8" else None)()
@@ -274,7 +274,7 @@ def _try(device: Compute, dtype: str) -> None:
         raise NotApplicable(text) from None
 
 
-def kind_of(device: Compute, dtype: str) -> Any:
+def torch_dtype(device: Compute, dtype: str) -> Any:
     """Return the torch type of the operands."""
     torch, torch_device = device.torch, device.torch_device
     if dtype == "fp8":

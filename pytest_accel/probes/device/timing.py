@@ -20,8 +20,8 @@ BLOCKS_AT_LEAST = 12
 """Blocks that fit into every budget. With three, the interval is too wide to be useful (Student's t for 99.9 % is 31.6
 for three blocks, 4.4 for twelve)."""
 LAUNCH_BOUND = 0.9
-"""Share of the device's time for some calls that the host takes to launch them. From it on, the device waits for it."""
-HELD_AT_MOST = 8.0
+"""Launch time divided by device time, from which on the device waits for the host."""
+LONGEST_SPIN_FACTOR = 8.0
 """Longest spin, as a multiple of the time that the host took to queue the calls that wait for its end."""
 WARMUP_SHARE = 0.25
 """Share of a probe's budget that warms the device up and is not sampled."""
@@ -66,7 +66,7 @@ class Gate(Protocol):
     def ready(self) -> None:
         """Block until every device is ready to begin."""
 
-    def block(self, seconds: float, warm: bool) -> None:
+    def report_block(self, seconds: float, warm: bool) -> None:
         """Report the duration of one block in seconds, and whether it belongs to the warm-up."""
 
     def step(self, label: str, subjects: tuple[str, ...]) -> None:
@@ -90,26 +90,27 @@ class Gate(Protocol):
 
 @dataclass
 class Timed:
-    """Seconds per operation, one entry for each block, and the end of each block in seconds since the first began."""
+    """Seconds per call, one entry for each block, and the end of each block in seconds since the first began."""
 
     seconds: list[float] = field(default_factory=list)
     reference: list[float] = field(default_factory=list)
+    """Seconds per call of the reference, if there is one."""
     ends: list[float] = field(default_factory=list)
     warmup: list[float] = field(default_factory=list)
-    operations_per_block: int = 0
+    calls_per_block: int = 0
     launch_bound: bool = False
     """True if the host takes about as long to launch the work as the device to do it, so that the device waits."""
     why_ended: str = ""
 
 
 def time_blocks(
-    work: Callable[[], object],
+    work: Work,
     clock: Clock,
     gate: Gate,
     *,
     seconds: float,
     precision: float,
-    reference: Callable[[], object] | None = None,
+    reference: Work | None = None,
     collective: bool = False,
     sustained: bool = False,
 ) -> Timed:
@@ -125,18 +126,17 @@ def time_blocks(
     warmup, shortest = (SUSTAINED_WARMUP, SUSTAINED_SECONDS) if sustained else (_warmup(seconds), 0.0)
     seconds = max(seconds, warmup + shortest)
     gate.working()
-    block = block_seconds(seconds)
-    per_block, timing.launch_bound = _operations(work, clock, gate, block)
-    per_reference = _operations(reference, clock, gate, block)[0] if reference else 0
-    timing.operations_per_block = per_block
+    block_length = block_seconds(seconds)
+    timing.calls_per_block, timing.launch_bound = _calls_per_block(work, clock, gate, block_length)
+    per_reference = _calls_per_block(reference, clock, gate, block_length)[0] if reference else 0
     gate.ready()
-    pairs = _blocks(work, per_block, reference, per_reference, clock)
+    timed_blocks = _blocks(work, timing.calls_per_block, reference, per_reference, clock)
     start = clock.now()
-    for work_seconds, reference_seconds in pairs:
+    for work_seconds, reference_seconds in timed_blocks:
         slowest = gate.agree(work_seconds)
         elapsed = gate.agree(clock.now() - start)
         warm = elapsed < warmup
-        gate.block(slowest, warm)
+        gate.report_block(slowest, warm)
         if warm:
             timing.warmup.append(slowest)
             continue
@@ -144,18 +144,19 @@ def time_blocks(
         timing.ends.append(elapsed)
         if reference_seconds is not None:
             timing.reference.append(reference_seconds)
-        timing.why_ended = _enough(timing, elapsed, seconds, precision if elapsed >= warmup + shortest else 0.0)
+        # a precision of 0 ends no sampling early
+        timing.why_ended = _end_reason(timing, elapsed, seconds, precision if elapsed >= warmup + shortest else 0.0)
         if timing.why_ended:
             break
     if not collective:
         gate.settled()
         while not gate.released():
-            next(pairs)  # no device is measured while the others rest
+            next(timed_blocks)  # no device is measured while the others rest
     return timing
 
 
-def time_once(work: Callable[[], object], clock: Clock, seconds: float) -> float:
-    """Return seconds per operation over one warm block of about `seconds`. For choosing only, not for results."""
+def time_one_block(work: Work, clock: Clock, seconds: float) -> float:
+    """Return the seconds per call over one warm block of about `seconds`. For choosing only, not for results."""
     work()
     count = 1
     while True:
@@ -168,7 +169,7 @@ def time_once(work: Callable[[], object], clock: Clock, seconds: float) -> float
         count = max(count + 1, min(8 * count, round(0.7 * count * seconds / max(elapsed, 1e-9))))
 
 
-def time_fastest(work: Callable[[], object], clock: Clock, seconds: float) -> float:
+def time_fastest(work: Work, clock: Clock, seconds: float) -> float:
     """Return the duration in seconds of the fastest of all calls within `seconds`, after one call that is not timed.
 
     It serves to choose between shapes and is never a result.
@@ -183,7 +184,7 @@ def time_fastest(work: Callable[[], object], clock: Clock, seconds: float) -> fl
 
 
 def time_calls(
-    work: Callable[[], object],
+    work: Work,
     clock: Clock,
     gate: Gate,
     *,
@@ -198,25 +199,26 @@ def time_calls(
 
     The device must not wait for the host, since it would do so between the two events around a call. So all calls are
     queued at once, behind a spin that lasts twice as long as the slowest queueing beforehand. If the device began
-    before all were queued, they are timed again behind a longer spin, up to `HELD_AT_MOST`. Also returns whether the
-    device waited even so, because the host takes longer to launch the calls than the device to do them.
+    before all were queued, they are timed again behind a longer spin, up to `LONGEST_SPIN_FACTOR`. Also returns whether
+    the device waited even so, because the host takes longer to launch the calls than the device to do them.
     """
     gate.working()
     prepare()
     work()  # initialises libraries
     gate.ready()
-    start, elapsed, slowest, longer, bound = clock.now(), 0.0, 0.0, 1.0, False
+    start, elapsed, slowest, spin_factor, launch_bound = clock.now(), 0.0, 0.0, 1.0, False
     while True:
         warm = elapsed < seconds
-        longer *= 1.0 if warm else 2.0
-        spinning = not warm and clock.hold(longer * slowest)
+        spin_factor *= 1.0 if warm else 2.0
+        spinning = not warm and clock.hold(spin_factor * slowest)
         queued = _one_by_one(work, clock, prepare, warm_up + calls, spinning)
         durations = queued.seconds[warm_up:]
-        gate.block(sum(durations) / calls, warm)
+        gate.report_block(sum(durations) / calls, warm)
         if not spinning:
-            slowest, bound = max(slowest, queued.queueing), queued.queueing > LAUNCH_BOUND * queued.span
-        if not warm and (queued.ahead or not spinning or longer >= HELD_AT_MOST):
-            return durations, bound and not queued.ahead
+            slowest = max(slowest, queued.queueing)
+            launch_bound = queued.queueing > LAUNCH_BOUND * queued.span
+        if not warm and (queued.ahead or not spinning or spin_factor >= LONGEST_SPIN_FACTOR):
+            return durations, launch_bound and not queued.ahead
         elapsed = clock.now() - start
 
 
@@ -231,10 +233,8 @@ class _Queued:
     """True if all were queued before the device began."""
 
 
-def _one_by_one(
-    work: Callable[[], object], clock: Clock, prepare: Callable[[], object], calls: int, spinning: bool
-) -> _Queued:
-    """Time each call of `work` by itself. `held` is True if the device is kept busy before the first."""
+def _one_by_one(work: Work, clock: Clock, prepare: Callable[[], object], calls: int, spinning: bool) -> _Queued:
+    """Time each call of `work` on its own. `spinning` is True if the device is kept busy before the first."""
     queued, seconds, begin = [], [], clock.now()
     for _ in range(calls):
         prepare()
@@ -252,21 +252,21 @@ def _one_by_one(
 
 
 def time_fastest_of(
-    work: Callable[[], object],
+    work: Work,
     clock: Clock,
     gate: Gate,
     *,
     calls: int,
     seconds: float,
     precision: float,
-    reference: Callable[[], object] | None = None,
+    reference: Work | None = None,
 ) -> tuple[Timed, list[float]]:
     """Time call by call, and keep the fastest of every `calls` as one sample, until their mean is known, or `seconds`.
 
     This is how BabelStream times a kernel. Sampling ends as in `time_blocks`. Returns with the samples the mean seconds
     of a call in each, because the fastest call hides that others were slow.
     """
-    timing, means = Timed(operations_per_block=1), []
+    timing, means = Timed(calls_per_block=1), []
     gate.working()
     for call in filter(None, (work, reference)):
         call()  # initialises libraries
@@ -279,7 +279,7 @@ def time_fastest_of(
         reference_durations = _durations(reference, clock, calls) if reference else []
         elapsed = clock.now() - start
         warm = elapsed < _warmup(seconds)
-        gate.block(sum(durations) / calls, warm)
+        gate.report_block(sum(durations) / calls, warm)
         if warm:
             timing.warmup.append(min(durations))
             continue
@@ -287,14 +287,14 @@ def time_fastest_of(
         timing.seconds.append(min(durations))
         timing.ends.append(elapsed)
         timing.reference += [min(reference_durations)] if reference_durations else []
-        timing.why_ended = _enough(timing, elapsed, seconds, precision)
+        timing.why_ended = _end_reason(timing, elapsed, seconds, precision)
     gate.settled()
     while not gate.released():
         _durations(work, clock, calls)
     return timing, means
 
 
-def _durations(work: Callable[[], object], clock: Clock, calls: int) -> list[float]:
+def _durations(work: Work, clock: Clock, calls: int) -> list[float]:
     """Return the seconds of each of `calls` calls, every one timed by itself."""
     durations = []
     for _ in range(calls):
@@ -317,29 +317,25 @@ def _warmup(seconds: float) -> float:
     return min(WARMUP_SHARE * seconds, WARMUP_SECONDS)
 
 
-def _operations(work: Callable[[], object], clock: Clock, gate: Gate, block: float) -> tuple[int, bool]:
-    """Return the number of operations that fill a block, and whether the device waits for the host to launch them."""
+def _calls_per_block(work: Work, clock: Clock, gate: Gate, block_length: float) -> tuple[int, bool]:
+    """Return the number of calls that fill a block, and whether the device waits for the host to launch them."""
     work()  # not counted: it initialises libraries
     elapsed, launching, count = 0.0, 0.0, 1
-    while elapsed < block / 10:
+    while elapsed < block_length / 10:
         start, begin = clock.mark(), clock.now()
         for _ in range(count):
             work()
         launching = clock.now() - begin
         elapsed = gate.agree(clock.seconds(start, clock.mark()))
-        if elapsed < block / 10:
+        if elapsed < block_length / 10:
             count *= 4
-    return max(1, round(block * count / elapsed)), bool(clock.depth) and launching > LAUNCH_BOUND * elapsed
+    return max(1, round(block_length * count / elapsed)), bool(clock.depth) and launching > LAUNCH_BOUND * elapsed
 
 
 def _blocks(
-    work: Callable[[], object],
-    per_block: int,
-    reference: Callable[[], object] | None,
-    per_reference: int,
-    clock: Clock,
+    work: Work, per_block: int, reference: Work | None, per_reference: int, clock: Clock
 ) -> Iterator[tuple[float, float | None]]:
-    """Yield blocks without end: seconds per operation of `work`, and of the reference in the block after it."""
+    """Yield blocks without end: seconds per call of `work`, and of the reference in the block after it."""
     queued: deque[list[Any]] = deque()
     while True:
         if reference:
@@ -360,7 +356,7 @@ def _blocks(
             yield clock.seconds(start, end) / per_block, clock.seconds(*extra) / per_reference if extra else None
 
 
-def _enough(timing: Timed, elapsed: float, seconds: float, precision: float) -> str:
+def _end_reason(timing: Timed, elapsed: float, seconds: float, precision: float) -> str:
     """Return why sampling may end now, or an empty string."""
     n = len(timing.seconds)
     # testing more often would make the interval too narrow
@@ -370,7 +366,7 @@ def _enough(timing: Timed, elapsed: float, seconds: float, precision: float) -> 
 
 
 def _half_width(timing: Timed) -> float:
-    """Return the relative half-width of the time per operation, or of its ratio to the reference if there is one."""
+    """Return the relative half-width of the time per call, or of its ratio to the reference if there is one."""
     if timing.reference:
         return estimate_ratio(timing.reference, timing.seconds).relative_half_width
     return estimate(timing.seconds).relative_half_width

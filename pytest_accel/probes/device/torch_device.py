@@ -60,7 +60,7 @@ specifications, L3)."""
 class ProbeResult:
     """The result of a probe for one metric.
 
-    `samples` are in `unit`, one for each block; `seconds` are the durations of one operation in the same blocks. Unless
+    `samples` are in `unit`, one for each block; `seconds` are the durations of one call in the same blocks. Unless
     `value` is set, the value is the `statistic` of the samples.
     """
 
@@ -470,7 +470,7 @@ class Compute(Rank):
             samples=[significant(span * DURATIONS[unit] if unit in DURATIONS else amount / span) for span in durations],
             seconds=durations,
             peak=peak,
-            conditions=dict(conditions or {}, operations_per_block=timing.operations_per_block),
+            conditions=dict(conditions or {}, operations_per_block=timing.calls_per_block),
             details={
                 **details,
                 "ended_by": timing.why_ended,

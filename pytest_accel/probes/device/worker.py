@@ -65,7 +65,7 @@ class PipeGate:
         self._pipe.send("ready")
         self._go.wait()
 
-    def block(self, seconds: float, warm: bool) -> None:
+    def report_block(self, seconds: float, warm: bool) -> None:
         """Report the duration of one block in seconds, and whether it belongs to the warm-up."""
         self._pipe.send("block", seconds=seconds, warm=warm, at=self.compute.wall() if self.compute else clock.now())
 

@@ -22,7 +22,7 @@ HOPPER = Path(__file__).with_name("hopper.yaml")
 """Answers of an idle Hopper GPU of which nothing depends on its place in the node."""
 NOT_SUPPORTED = pynvml.NVML_ERROR_NOT_SUPPORTED
 LOST = -1
-"""Stands for a GPU in `Library.xids`: waiting for events reports that a GPU is lost."""
+"""Stands for a GPU in `NvmlLibrary.xids`: waiting for events reports that a GPU is lost."""
 NEW_IDS = (269, 270, 271)
 """Field ids of the throttle counters from driver 580.82 on."""
 

@@ -1,6 +1,6 @@
 """NVIDIA GPUs through NVML (`pynvml`, from the package nvidia-ml-py).
 
-The modules beside this one hold tables of queries, by subject; `drivers.query` handles answers and refusals.
+The modules beside this one hold tables of queries, by subject; `drivers.library_query` handles answers and refusals.
 """
 
 from __future__ import annotations
