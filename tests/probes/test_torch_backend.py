@@ -234,10 +234,10 @@ import pathlib, sys
 sys.path.insert(0, {tests!r})
 from pytest_accel.drivers import Hint, pci, pci_only
 from pytest_accel.drivers.host import hints
-from pytest_accel.drivers.host.host_environment import Place
+from pytest_accel.drivers.host.host_environment import HostEnvironment
 pci.DEVICES = pathlib.Path({bus!r})
 hints.hints = lambda: [Hint("habana", pci="0000:33:00.0")]
-pci_only.place = lambda: Place(False, "", "")
+pci_only.host_environment = lambda: HostEnvironment(False, "", "")
 """
 """A node with one Gaudi3 on its bus, for every process that begins."""
 
