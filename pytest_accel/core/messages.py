@@ -52,7 +52,7 @@ class CallTrouble(Trouble):
     exited: bool = False
     """True if the process ended by itself, without a signal."""
     culprit_unknown: bool = False
-    """True if it is not known which of several processes is to blame."""
+    """True if it is not known which of several processes, here or on other nodes, is to blame."""
     waited_in_torch: bool = False
     """True if every process was in torch, where it may have waited for another node."""
     secondary: bool = False

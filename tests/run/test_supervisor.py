@@ -373,6 +373,14 @@ def test_rank_that_hangs(start: Start, ranks: tuple[str, ...], blamed: list[int]
         assert all(each.reason.endswith("is not known which of gpu0, gpu1, gpu2 hung") for each in troubles)
 
 
+def test_a_lone_rank_that_waits_for_another_node_is_not_to_blame(start: Start) -> None:
+    """Or each node would leave its device out, once one node is dead."""
+    calls = called(start, WAITS)
+    conduct(calls, patience=1.0, all_or_none=True)
+    trouble = calls[0].trouble or NONE
+    assert (trouble.event, trouble.waited_in_torch, trouble.culprit_unknown) == ("hung", True, True)
+
+
 def test_rank_that_notices_a_death_is_not_blamed(start: Start) -> None:
     """Though it is heard first."""
     notices = 'receive()\nsend("error", kind="bug", reason="connection closed by peer")\ninput()'

@@ -521,7 +521,8 @@ def _lose_patience_together(calls: Sequence[WorkerCall], patience: float) -> Non
         if len(culprits) > 1:
             names = ", ".join(culprit.child.name for culprit in culprits)
             reason += f"; it is not known which of {names} hung"
-        _end_silent(call, reason, culprit_unknown=len(culprits) > 1, waited_in_torch=waited)
+        unknown = len(culprits) > 1 or (waited and len(calls) == 1)  # a lone rank waits for one on another node
+        _end_silent(call, reason, culprit_unknown=unknown, waited_in_torch=waited)
 
 
 def _end_together(calls: Sequence[WorkerCall]) -> None:
