@@ -83,6 +83,7 @@ def differences(out: str) -> list[str]:
     return [line.strip() for line in out.splitlines() if line.startswith("  ")]
 
 
+@pytest.mark.nightly
 def test_a_node_that_lost_a_link_and_got_another_driver(make: Make, compare: Compare) -> None:
     code, out, _ = compare(make(), make(*LESS_LINK))
     told = differences(out)

@@ -236,6 +236,7 @@ def test_a_queue_that_never_answers_is_not_waited_for(no_slurm: Slurm, monkeypat
     assert "1 node: 1 no result" in told
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("more", [(), ("--at-once=1",), ("--wait",)])
 def test_a_full_queue_is_waited_for_until_the_timeout(more: tuple[str, ...], slurm: Slurm) -> None:
     slurm.takes_one_job()
@@ -385,6 +386,7 @@ def submitting(slurm: Slurm) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_cancelled_submits_no_more_jobs(slurm: Slurm) -> None:
     """Before, the nodes that `run --at-once` has not come to yet are not lost, and `wait` waits for them."""
     with submitting(slurm) as process:
@@ -498,6 +500,7 @@ def test_the_job_that_is_shown_is_the_one_that_is_submitted(slurm: Slurm) -> Non
     assert re.findall(r"sbatch .* -o (\S+)", slurm.said) == [shown_log]
 
 
+@pytest.mark.nightly
 def test_what_the_operator_asks_of_sbatch_idle_nodes_and_what_follows_a_run(slurm: Slurm, tmp_path: Path) -> None:
     nodes = {"n1": "idle", "n2": "allocated", "n3": "mixed"}
     slurm.put(

@@ -122,6 +122,7 @@ def found(broken: dict[str, Faulty]) -> dict[str, list[int]]:
     return indices
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("error", EVERY_ERROR)
 def test_a_function_that_fails_on_one_gpu(error: str) -> None:
     indices = found({name: Faulty(name, ERRORS[error]) for name in OF_ONE_GPU})
@@ -149,6 +150,7 @@ def test_a_function_of_the_system_that_fails(error: str) -> None:
     assert re.search("no NVIDIA driver|NVIDIA driver mismatch", problems[0])
 
 
+@pytest.mark.nightly
 def test_a_function_that_the_library_lacks() -> None:
     assert silent({name: Faulty(lacks=(name,)) for name in FUNCTIONS}) == []
 

@@ -100,6 +100,7 @@ def nodes_of(shown: str, drained: int, since: str, of: int = 100) -> str:
     return "\n".join(US.join((name, state, "(null)", "all*", at, reason)) for name, state, reason, at in rows)
 
 
+@pytest.mark.nightly
 @each_row(("line", "shown", "drained", "hours", "drains"), data_files.tables("fleet/health-drains"))
 def test_the_health_check_drains_a_broken_node_that_nobody_has_drained_with_a_brake(
     line: str, shown: str, drained: int, hours: int, drains: bool, tmp_path: Path

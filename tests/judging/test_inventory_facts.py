@@ -174,6 +174,7 @@ def test_a_driver_without_application_clocks_still_states_what_holds_the_clock()
         assert verdict.status is expected
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("after", "expected"), [(0x01, Status.PASS), (0x08, Status.FAIL), (0x48, Status.FAIL)])
 def test_a_slowdown_while_the_clock_changes_is_looked_at_again(
     after: int, expected: Status, monkeypatch: pytest.MonkeyPatch

@@ -91,6 +91,7 @@ CASES: dict[str, tuple[Callable[[int], Drawn], Spread | None, dict[str, Any]]] =
 }
 
 
+@pytest.mark.nightly
 @each_row("family", CASES)
 def test_a_device_with_exactly_the_promised_loss_is_rejected(family: str) -> None:
     drawn, spread, how = CASES[family]

@@ -87,6 +87,7 @@ def pytest_sessionfinish(session):
 """
 
 
+@pytest.mark.nightly
 def test_a_plan_is_no_list_of_hundreds_of_tests(tmp_path: Path) -> None:
     """The tests of the user are listed, and those of the suite for whoever asks: a script with -q, a person with -v."""
     write(tmp_path, conftest=LATE)

@@ -107,6 +107,7 @@ def test_the_closing_line_is_in_the_file_that_a_container_names(tmp_path: Path) 
     assert message.read_text(encoding="utf-8") == ran.closing
 
 
+@pytest.mark.nightly
 def test_what_needs_something_has_a_next_step_and_no_command_to_repeat(tmp_path: Path) -> None:
     """Without the need met, the same command ends in the same way."""
     file = node(tmp_path, "{sku: h100-sxm, platform: single, faults: [{fault: compute-prohibited, device: 0}]}")

@@ -29,6 +29,7 @@ def accepted(place: Path, *words: str, **more: Any) -> as_user.Ran:
     return ran
 
 
+@pytest.mark.nightly
 def test_an_acceptance_names_what_it_loaded_and_a_record_that_is_judged_anew_too(place: Path) -> None:
     files = {
         "conftest.py": OBJECT,

@@ -81,6 +81,7 @@ def simulated(folder: Path, *options: str, paths: tuple[str, ...] = (), refused:
     return as_user.pytest(folder, *SIMULATE, *options, sku=None, paths=paths, env=as_user.STUB_TORCH, refused=refused)
 
 
+@pytest.mark.nightly
 def test_a_mistake_is_told_once_with_the_line_of_the_users_file(tmp_path: Path) -> None:
     """Two tests, each with a mistake that every device meets."""
     write(tmp_path, test_mine=MISTAKES)

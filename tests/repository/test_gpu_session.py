@@ -118,6 +118,7 @@ def test_a_step_that_crashes_costs_its_own_rows(tmp_path: Path) -> None:
     assert "Steps: 2 ran to their end, 2 broke, 0 stopped, 0 not run, 0 cut." in said
 
 
+@pytest.mark.nightly
 def test_the_summary_has_the_verdict_of_a_run_of_the_suite(tmp_path: Path) -> None:
     """Behind it the run prints the next step, how to repeat it, and the record."""
     suite = "--accel-simulate=h200-sxm", "--accel-platform=single", "-k", "inventory_node"

@@ -141,6 +141,7 @@ def test_a_name_of_rank_0_that_does_not_resolve_is_an_error_at_once(tmp_path: Pa
         MessageStore(Rendezvous(1, 2, "no-such-node.invalid", 20_000), tmp_path, 300.0)
 
 
+@pytest.mark.nightly
 def test_a_rank_0_that_is_not_there_is_told_with_its_address(unused_tcp_port: int, tmp_path: Path) -> None:
     with pytest.raises(Refused, match=f"rank 0 was not reached within 1 s at 127.0.0.1:{unused_tcp_port}"):
         MessageStore(Rendezvous(1, 2, "127.0.0.1", unused_tcp_port), tmp_path, 1.0)

@@ -252,6 +252,7 @@ def test_a_message_that_a_peer_overwrites_or_deletes_once_arrives(meeting: Meeti
         assert reader.take(Report, name, 5.0) == MEASURED
 
 
+@pytest.mark.nightly
 def test_messages_of_an_earlier_run_of_the_same_job_and_secret_are_not_taken(
     meeting: Meeting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,6 +286,7 @@ def test_a_second_agent_of_a_rank_is_refused_and_the_first_one_stays(meeting: Me
     assert lead.take(NetworkNode, "node/1/0", 5.0) == NetworkNode("gpu08")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("fault", ["another job", "another secret"])
 def test_a_node_of_another_job_is_told_the_likely_cause(
     meeting: Meeting, tmp_path_factory: pytest.TempPathFactory, fault: str

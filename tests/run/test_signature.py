@@ -105,6 +105,7 @@ def test_a_proven_rejection_ends_with_1(tmp_path: Path, keys: Path, capsys: pyte
     assert (status, out.splitlines()[-1]) == (1, "PROVEN REJECTED")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["record.json", "telemetry.jsonl", "report.html", "statement.json", "SHA256SUMS"])
 def test_one_byte_changed_in_any_file(signed: Signed, capsys: pytest.CaptureFixture[str], name: str) -> None:
     path = signed.folder / name
@@ -280,6 +281,7 @@ LISTS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("case", LISTS)
 def test_every_line_of_a_key_is_tried_and_a_pattern_is_no_name(
     signed: Signed, capsys: pytest.CaptureFixture[str], case: str

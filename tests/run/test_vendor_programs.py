@@ -131,6 +131,7 @@ def until(happened: object) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.nightly
 def test_a_program_that_ignores_an_interrupt_is_killed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOW", "hang deaf")
     monkeypatch.setattr(vendor_programs, "STOPPING_SECONDS", 0.5)

@@ -52,18 +52,6 @@ def names(case: Case, line: str) -> bool:
 NEEDS_AMDSMI = pytest.mark.skipif(not find_spec("amdsmi"), reason="amdsmi is not installed")
 
 
-def sample(cases: Sequence[Case]) -> set[Case]:
-    """Of each probe that catches something, the first short case: what the fast tests run."""
-    first: dict[str, Case] = {}
-    for case in cases:
-        for metric in case.caught_by if case.measured is not None else ():
-            first.setdefault(metric.partition(".")[0], case)
-    return set(first.values())
-
-
-FAST = sample(CASES)
-
-
 def cheapest(cases: Sequence[Case]) -> set[Case]:
     """Of each kind of fault, the first case among those that measure least."""
     by_cost = sorted(cases, key=lambda case: (case in BY_A_USER, case.measured is None))
@@ -74,7 +62,7 @@ def cheapest(cases: Sequence[Case]) -> set[Case]:
 
 
 ONE_OF_EACH = cheapest(CASES)
-"""One case of each kind of fault (`fault_kind`). All others run at night, unless they are fast."""
+"""One case of each kind of fault: `make test-faults`."""
 
 
 def listed(by_a_user: bool) -> list[Any]:
@@ -88,7 +76,7 @@ def listed(by_a_user: bool) -> list[Any]:
 
 def marks(case: Case) -> list[pytest.MarkDecorator]:
     one = [pytest.mark.fault_kind] * (case in ONE_OF_EACH)
-    return [NEEDS_AMDSMI] * (case.vendor == "amd") + one + [pytest.mark.nightly] * (case not in FAST)
+    return [NEEDS_AMDSMI] * (case.vendor == "amd") + one + [pytest.mark.nightly]
 
 
 @pytest.mark.usefixtures("fast")

@@ -32,6 +32,7 @@ def test_one_odd_board_is_named_and_so_is_what_the_others_are() -> None:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("device", "nearest", "words"),
     [
