@@ -52,7 +52,7 @@ if [ "$kind" != cuda ]; then
     "${VENV:-.venv-dev}/bin/pytest" -m "$selection and devices" "$@" >"$serial" 2>&1 &
     beside=$!
     trap 'kill "$beside" 2>/dev/null || true; rm -f "$serial"' EXIT
-    call -n 2 --dist worksteal -m "$selection and not devices" "$@"
+    call -n 3 --dist worksteal -m "$selection and not devices" "$@" # three for two cores: many tests wait for a process
     ended=0
     wait "$beside" || ended=$?
     keep "$ended"
