@@ -89,10 +89,10 @@ class Bench:
         return estimate_rate(self.sample(work, operations / 1e12, "TFLOPS", seconds).samples).mean
 
     def probe(self, probe: Callable[..., Any], seconds: float, **conditions: Any) -> ProbeResult:
-        """What a probe of the package finds in so many (scaled) seconds; of several results the first."""
+        """Run a probe of the package for so many (scaled) seconds and return its result, the first of several."""
         self.device.seconds = self.scaled(seconds)
-        found = self.device.run(probe, conditions)
-        return found[0] if isinstance(found, list) else found  # type: ignore[no-any-return]
+        results = self.device.run(probe, conditions)
+        return results[0] if isinstance(results, list) else results  # type: ignore[no-any-return]
 
     def release(self) -> None:
         """Give the device's memory back: another process is to use it."""

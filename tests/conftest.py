@@ -1,4 +1,4 @@
-"""What our own tests have in common; their settings are in tests/pytest.ini."""
+"""Hooks and fixtures of all our own tests; their settings are in tests/pytest.ini."""
 
 from __future__ import annotations
 

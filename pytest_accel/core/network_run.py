@@ -68,7 +68,7 @@ class Report:
     text: str = ""
     """The reason why there is no value, or the fault that the agent saw, in words."""
     kind: Literal["device", "need", "external"] = "need"
-    """Of "not reached": the kind of the failure, as in `measurement.Trouble`. The device alone names the node."""
+    """The kind of the failure behind "not reached", as in `measurement.Trouble`. Only "device" blames the node."""
 
 
 @dataclass(frozen=True)

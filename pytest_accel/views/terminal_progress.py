@@ -33,13 +33,13 @@ class TerminalProgress(Progress):
         """Have `left` return the seconds that the measurements may still take in all, at most; 0 if not known."""
         self._left = left
 
-    def step(self, what: str) -> None:
-        """Show what is being done."""
-        self._show(f" {printable(what)}")
+    def step(self, message: str) -> None:
+        """Show a step of the run."""
+        self._show(f" {printable(message)}")
 
-    def timed(self, what: str, spent: float, expected: float) -> None:
-        """Show what is being done, the seconds spent and expected, and those that are left in all."""
-        self._show(f" {printable(what)}  {spent:.0f} of about {expected:.0f} s{self._in_all(spent)}")
+    def timed(self, activity: str, elapsed: float, expected: float) -> None:
+        """Show an activity, the seconds elapsed and expected, and those that are left in all."""
+        self._show(f" {printable(activity)}  {elapsed:.0f} of about {expected:.0f} s{self._in_all(elapsed)}")
 
     def done(self) -> None:
         """Clear what is shown on a terminal."""

@@ -83,6 +83,14 @@ def differences(out: str) -> list[str]:
     return [line.strip() for line in out.splitlines() if line.startswith("  ")]
 
 
+def test_the_sku_of_a_rehearsal_is_that_of_the_record(make: Make, compare: Compare, tmp_path: Path) -> None:
+    def rehearse(text: dict[str, Any]) -> None:
+        text["sku"] |= {"asked": "", "name": "h100-sxm"}  # --accel-simulate alone asks for none
+
+    _, out, err = compare(*(changed(make(), tmp_path / name, rehearse) for name in ("a", "b")))
+    assert "was not found" not in out + err
+
+
 @pytest.mark.nightly
 def test_a_node_that_lost_a_link_and_got_another_driver(make: Make, compare: Compare) -> None:
     code, out, _ = compare(make(), make(*LESS_LINK))

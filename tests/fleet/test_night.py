@@ -1,4 +1,4 @@
-"""What the nights of a fleet show: from figures, or from records, to anomalies."""
+"""Anomalies in the nights of a fleet, from figures and from records."""
 
 from __future__ import annotations
 

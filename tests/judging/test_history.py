@@ -80,6 +80,11 @@ def test_a_drop_is_told_with_date_and_figure() -> None:
     assert (known, unknown) == (Status.MARGINAL, Status.NOT_APPLICABLE)
 
 
+def test_a_text_in_a_foreign_record_is_compared_with_nothing() -> None:
+    text = replace(memory(2880.0), value="n/a")
+    assert verdict([run(3, 3000.0)], text).status is Status.NOT_APPLICABLE
+
+
 def test_which_run_is_compared_with() -> None:
     faster = verdict([run(3, 2800.0), run(9, 3000.0)], memory(2850.0))
     assert past(faster) == ("last", "2026-01-09", 3000.0)

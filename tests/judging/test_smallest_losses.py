@@ -182,6 +182,8 @@ def test_a_device_without_neighbours_is_judged_by_floors_alone() -> None:
     single = replace(one, value=1000.0, samples=())  # all have the figure of the node, or a collective has one sample
     found = losses([replace(single, subject=device.uuid) for device in DEVICES], limit)["memory"]
     assert found == RejectedLosses(None, 8, None, has_limit=True), "nobody knows how far devices differ"
+    zero = replace(one, value=1000.0, samples=(0.0, 0.0))  # as only a forged record has them
+    assert losses([zero], limit)["memory"].below is None
 
 
 def test_a_device_that_is_short_does_not_widen_what_the_run_finds_on_the_others() -> None:

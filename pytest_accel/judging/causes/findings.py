@@ -48,7 +48,7 @@ REASONS = {
 MOST = 0.5
 """The share of the lost clock from which on a reason is the cause."""
 CAUSES = {"compute-slow": "soak.throttle.", "unsteady": "soak.throttle.", "host-link-slow": "health.pcie_width"}
-"""By code, the prefix of the metrics whose failure on the same device is its cause."""
+"""The prefix of the metrics whose failure on the same device causes a fault, by fault code."""
 COUNTED = tuple(f"counters.{name}" for name in ERROR_COUNTERS)
 """The metrics of counters that are read of the device."""
 PRODUCT = "inventory.sku"

@@ -1,4 +1,4 @@
-"""What is concluded from the rounds of a network run: who is named, who is not, and how the run ends."""
+"""The conclusion from the rounds of a network run: the nodes that are named, those that are not, and the result."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""What a network run concluded of a node is judged in the node's own record, and a change of it is found there."""
+"""The conclusion of a network run on a node is judged in the record of the node, where a change of it is found."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Who meets in which round of a network run."""
+"""The pairs and groups of nodes in each round of a network run."""
 
 from collections import Counter
 from collections.abc import Sequence
