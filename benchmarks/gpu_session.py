@@ -1,5 +1,7 @@
 """Everything that is open on one GPU, in one call: the steps in the order of their worth, within a number of minutes.
 
+First answers.py writes down what the management library, the kernel and the tools of the machine say, as answers.jsonl.
+
 The packaged suite at level quick, every metric of level standard in little time, a soak of a minute, the runs V1 to V12
 of verify.py with their predictions, and compare.py's ratios to the tools of others, of which a folder with builds is
 given (nothing is fetched here). `--plan` prints the steps with their seconds; session.py says how they are run.
@@ -9,6 +11,7 @@ Afterwards DIR/session can be put under docs/evidence/ (records and logs name th
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
@@ -35,8 +38,8 @@ from pytest_accel.skus.loader import load as load_sku
 HERE = Path(__file__).parent
 RESERVE = 30.0
 """Seconds of the stated minutes that are left at the end: to end a step, to pack, and for the caller's own work."""
-INSTALLING, FIRST = 20.0, 12.0
-"""Seconds that run.sh may need, and then until it is known what the machine has."""
+INSTALLING, FIRST, ASKING = 20.0, 12.0, 30.0
+"""Seconds that run.sh may need, then until it is known what the machine has, and at most for all of its answers."""
 QUICK, EVERY, SOAK = 85.0, 120.0, 90.0
 """Seconds of a run of the suite on one GPU, planned: its budgets, the start of its processes, settling, checks."""
 LEAST = 1.0
@@ -148,6 +151,13 @@ def about() -> tuple[dict[str, Any], dict[str, Any]]:
     return found, {**facts, "nvidia-smi": "; ".join(_said(query, 30).splitlines())}
 
 
+def keep_answers(folder: Path) -> None:
+    """Write what answers.py prints within its time into the folder."""
+    with open(folder / "answers.jsonl", "w", encoding="utf-8") as out, contextlib.suppress(subprocess.TimeoutExpired):
+        command = [sys.executable, str(HERE / "answers.py")]
+        subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, check=False, timeout=ASKING)
+
+
 def _said(command: Sequence[str], limit: float) -> str:
     """Return what a program prints, its standard error last if it failed; what kept it from running otherwise."""
     try:
@@ -211,6 +221,7 @@ def main() -> None:
     os.environ.update({**ALONE, **({"CUDA_VISIBLE_DEVICES": ""} if options.cpu else {})})
     folder = new_folder(options.output)
     print(f"results, also while it runs: {folder} and {folder.name}.tar.gz beside it", flush=True)
+    keep_answers(folder)
     machine, facts = about()
     sku, words = subject(options, machine)
     part = sku if sku not in ("cpu", "auto", "") else PART

@@ -104,7 +104,7 @@ if [ $session = yes ]; then
     cp scripts/run.sh "$root"
     next="run.sh --minutes 7"
     mkdir "$root/benchmarks"
-    cp benchmarks/{bench,compare,cuda_stream,gpu_session,machine,peers,session,session_report,verify}.py benchmarks/stream.cu "$root/benchmarks"
+    cp benchmarks/{answers,bench,compare,cuda_stream,gpu_session,machine,peers,session,session_report,verify}.py benchmarks/stream.cu "$root/benchmarks"
     [ -z "$peers" ] || cp -RL -- "$peers" "$root/peers"
 fi
 printf 'version=%s\npython=%s\nmachine=%s\n' "$version" "$target" "$machine" >"$root/bundle.conf"

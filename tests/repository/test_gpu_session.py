@@ -395,3 +395,18 @@ def test_the_minutes_count_from_when_the_command_was_given(tmp_path: Path) -> No
     left = re.search(r"planned with 85 s, and (\d+) were left", done.stdout)
     assert left, done.stdout
     assert int(left[1]) <= 30
+
+
+def test_what_the_machine_answers_is_written_down_with_every_refusal(tmp_path: Path) -> None:
+    """Raw, for later simulated devices: structs by their fields, and one row for all links that answer alike."""
+    done = session(tmp_path, "--steps", "nvbandwidth", gpu=True)
+
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "out" / "session" / "answers.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    said = {row["ask"]: row for row in rows}
+    assert said["nvmlDeviceGetName"]["answer"] == "NVIDIA H200"
+    assert said["nvmlDeviceGetNvLinkState"]["arguments"] == [[link] for link in range(18)]
+    assert "volatileCor" in said["nvmlDeviceGetSramEccErrorStatus"]["answer"]
+    assert said["nvmlDeviceGetBridgeChipInfo"]["refused"] == "Not Supported"
+    assert said["uname -a"]["answer"].startswith("Linux")
