@@ -86,6 +86,8 @@ class Machine:
     """The messages of the kernel as they come, None where there are none."""
     kernel_past: Callable[[], list[dict[str, Any]]] = kernel_log.past
     """The messages that the kernel log holds."""
+    drives: Callable[[str], bool] = lambda module: (Path("/sys/module") / module).is_dir()
+    """True if the kernel has this driver. One whose devices are reached by a proxy (gVisor, WSL2) has not."""
 
 
 THIS_MACHINE = Machine()
@@ -128,6 +130,11 @@ class Sensor:
             shown=[{"driver": hint.driver, "where": hint.where, "pci": hint.pci} for hint in hints],
             container=self._machine.container(),
         )
+        for device in devices:
+            module = registry.vendor(device.driver).kernel_module
+            if module and not self._machine.drives(module):
+                reason = f"this kernel has no driver {module}, so that its log says nothing of the device"
+                self._pipe.send("hearing", source=kernel_messages.SOURCE, uuid=device.uuid, deaf=reason)
         if listens:
             self.listen()
 

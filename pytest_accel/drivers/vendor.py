@@ -83,6 +83,8 @@ class Vendor:
     """Patterns below /dev of the nodes that each stand for one device: "nvidia[0-9]*"."""
     shared_nodes: tuple[str, ...] = ()
     """Patterns below /dev of nodes that stand for all devices: "kfd"."""
+    kernel_module: str = ""
+    """The kernel's driver, which reports errors of the devices in the kernel log: "amdgpu". Empty for any."""
     unseen: bool = False
     """True if `library` may find devices that neither the bus nor /dev shows, as NVML does in WSL2.
 

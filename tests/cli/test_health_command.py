@@ -42,7 +42,11 @@ class NodeSensor(in_process.InlineChild):
         super().__init__("sensor")
         self._node = node
         machine = Machine(
-            hints=lambda: node.shown, container=lambda: node.container, kernel_past=node.logged, host=node.host
+            hints=lambda: node.shown,
+            container=lambda: node.container,
+            kernel_past=node.logged,
+            host=node.host,
+            drives=node.modules.__contains__,
         )
         self._sensor = Sensor(self.pipe, machine)  # type: ignore[arg-type]
 
@@ -59,7 +63,7 @@ class Node:
         self.shown = [Hint("nvidia", pci=f"0000:{0x1A + place:02x}:00.0") for place in range(8)]
         self.lines: list[tuple[float, str]] = []
         self.closed = ""
-        self.container, self.init = "", 0
+        self.container, self.init, self.modules = "", 0, {"nvidia"}
         self.nics: dict[str, Any] = {"nics": 8, "nic_state": "active", "nic_rate": 50.0}
         self.started: list[str] = []
         self.asked: list[str] = []

@@ -84,6 +84,7 @@ VENDOR = Vendor(
     pci_vendor="0x1002",
     pci_classes=(DISPLAY_OTHER, PROCESSING),  # VGA is a display adapter, often part of a processor
     shared_nodes=("kfd",),
+    kernel_module="amdgpu",
     visibility=RocmVisibility(),
     # RCCL opens the memory of its peers by HIP's IPC, which fails with "invalid device ordinal", or falls back to the
     # host's memory, if the peer is not visible in the process (ROCm/rocm-systems PR 8136, modelscope/ms-swift PR 9627)

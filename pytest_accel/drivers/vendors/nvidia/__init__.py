@@ -43,6 +43,7 @@ VENDOR = Vendor(
     pci_vendor="0x10de",
     pci_classes=(VGA, DISPLAY_3D),
     nodes=("nvidia[0-9]*",),
+    kernel_module="nvidia",
     unseen=True,
     visibility=CudaVisibility(),
     torch=TorchKind("cuda", "nccl"),
