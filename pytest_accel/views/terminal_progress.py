@@ -87,5 +87,8 @@ def _write_line(reporter: pytest.TerminalReporter, text: str) -> None:
     """Write a line while a test runs, whose output pytest captures."""
     capture = reporter.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+        writer = reporter.config.get_terminal_writer()
+        if writer.width_of_current_line:  # the dots of -q, behind which pytest would go on
+            writer.line()
         reporter.write_line(text)
         reporter.flush()
