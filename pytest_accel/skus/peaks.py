@@ -50,6 +50,14 @@ OF_THE_HOST: Final = ("inventory.ecc", "health.ecc_", "health.bad_pages", "count
 A guest answers 0 or nothing for them (amdgpu_ras_late_init leaves a virtual function without counters; amdsmi.h).
 """
 
+OF_PEER_LINKS: Final = ("fabric", "nvlink_", "xgmi_")
+"""Facts of the links to other devices, by the beginning of their names behind the group.
+
+A device that was handed to a virtual machine alone has these links off, or half set up, and its driver answers for them
+as it likes: completed with an empty cluster, in progress, not supported, or an error (H200: thamada/gls, gls/H200_smi.py;
+huggingface/huggingface_hub#4134; leptonai/gpud#1140).
+"""
+
 
 def why_not_applicable(sku: Sku, metric: str, platform: Platform) -> str | None:
     """Return the reason why the metric cannot exist on this product and platform, or None if it can.
@@ -60,6 +68,8 @@ def why_not_applicable(sku: Sku, metric: str, platform: Platform) -> str | None:
         return sku.not_applicable[metric]
     if platform.virtual and metric.startswith(OF_THE_HOST):
         return "the memory of a virtual function is the host's to watch: ask its owner for ECC state and bad pages"
+    if platform.devices == 1 and not platform.link and metric.partition(".")[2].startswith(OF_PEER_LINKS):
+        return f"platform {platform.name} has one device, without a link to another"
     probe, variant = declaration_of(metric), parse(metric).variant
     if probe is None:
         return None

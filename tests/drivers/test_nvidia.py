@@ -165,6 +165,14 @@ def test_a_library_that_takes_the_second_version_of_a_struct() -> None:
     assert "fabric_health" in facts["unsupported"]
 
 
+def test_a_device_in_no_fabric_states_nothing_that_could_hold() -> None:
+    """Its cluster is all zeros, and of a mask of zeros nothing is supported: H200 in a virtual machine, and H100."""
+    nothing = fabric(clusterUuid=bytes(16), cliqueId=0, healthMask=0, healthSummary=0)
+    facts = only(opened(h200(nvmlDeviceGetGpuFabricInfoV=nothing))).facts
+    assert facts["fabric_state"] == "completed"
+    assert not {"fabric_cluster", "fabric_clique", "fabric_faults", "fabric_health"} & set(facts)
+
+
 def test_links_that_are_down_or_narrow() -> None:
     gpu = h200()
     state, speed = pynvml.NVML_FI_DEV_NVLINK_GET_STATE, pynvml.NVML_FI_DEV_NVLINK_GET_SPEED

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+from pytest_accel.drivers.host.host_environment import GVISOR, host_environment
 from pytest_accel.drivers.interface import DriverProblem
 from pytest_accel.drivers.library_query import Answerer, Asker, Refusal, Table, as_it_is, or_raise, sources_of
 
@@ -86,7 +88,7 @@ class NvmlAsker(Asker):
         if code in (nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_RESET_REQUIRED):
             raise DriverProblem(str(error))
         if code == nvml.NVML_ERROR_NOT_SUPPORTED:
-            return Refusal("this GPU does not support it", unsupported=True)
+            return Refusal(f"{_who()} does not support it", unsupported=True)
         if code == getattr(nvml, "NVML_ERROR_DEPRECATED", 26):
             return Refusal(f"driver {self._driver} does not have it any more", unsupported=True)
         if code in (nvml.NVML_ERROR_FUNCTION_NOT_FOUND, getattr(nvml, "NVML_ERROR_ARGUMENT_VERSION_MISMATCH", 25)):
@@ -94,6 +96,12 @@ class NvmlAsker(Asker):
         if code == nvml.NVML_ERROR_NO_PERMISSION:
             return Refusal("this user may not read it: run as root")
         return Refusal(f"NVML: {error}")
+
+
+@cache
+def _who() -> str:
+    """Return who says that something is not supported. gVisor's driver says so of every question that it does not pass."""
+    return "this GPU, or gVisor in between," if host_environment().container == GVISOR else "this GPU"
 
 
 def field_value(nvml: Any, answer: Any) -> float:
