@@ -54,7 +54,7 @@ def said(call: Callable[[], Any]) -> tuple[str, Any]:
     try:
         return "answer", plain(call())
     except pynvml.NVMLError as error:
-        return "refused", str(error)
+        return "refused", f"{error.value}: {error}"
     except (AttributeError, ctypes.ArgumentError, TypeError, ValueError) as error:
         return "refused", f"{type(error).__name__}: {error}"
 
@@ -97,13 +97,13 @@ def of_structs(handle: Any) -> Iterator[dict[str, Any]]:
 
 
 def of_fields(handle: Any) -> Iterator[dict[str, Any]]:
-    """Yield the values of all fields, those of NVLink for each link."""
+    """Yield the id, type and value of all fields, those of NVLink for each link."""
 
     def value(number: int, scope: int) -> Any:
         (answer,) = pynvml.nvmlDeviceGetFieldValues(handle, [(number, scope)])
         if answer.nvmlReturn:
             raise pynvml.NVMLError(answer.nvmlReturn)
-        return field_value(pynvml, answer)
+        return number, answer.valueType, field_value(pynvml, answer)
 
     for name, number in sorted(vars(pynvml).items()):
         if name.startswith(FIELD) and name != f"{FIELD}MAX":
@@ -133,9 +133,9 @@ def of_gpus() -> Iterator[dict[str, Any]]:
 
 
 def main() -> None:
-    """Print the lines as they come: a library that crashes costs only what would follow."""
-    kind, why = said(pynvml.nvmlInit)  # first of all: without a client the driver starts the GPU anew for each program
-    for found in itertools.chain(of_texts(), of_gpus() if kind == "answer" else [{"ask": "nvmlInit", "refused": why}]):
+    """Print the lines as they come: a library that crashes, or a program that hangs, costs only what would follow."""
+    kind, why = said(pynvml.nvmlInit)
+    for found in itertools.chain(of_gpus() if kind == "answer" else [{"ask": "nvmlInit", "refused": why}], of_texts()):
         print(json.dumps(found), flush=True)
 
 

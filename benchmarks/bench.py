@@ -80,9 +80,9 @@ class Bench:
     def product(self, m: int = 0, n: int = 0, k: int = 0, **more: Any) -> Gemm:
         return Gemm(self.device, self.dtype, m or self.side, n or self.side, k or self.side, **more)
 
-    def sample(self, work: Callable[[], object], amount: float, unit: str, seconds: float) -> ProbeResult:
+    def sample(self, work: Callable[[], object], amount: float, unit: str, seconds: float, **how: Any) -> ProbeResult:
         """`work` back to back for so many (scaled) seconds; a call does `amount`, in units of `unit` times seconds."""
-        return self.device.sample(work, amount=amount, unit=unit, seconds=self.scaled(seconds), precision=0.0)
+        return self.device.sample(work, amount=amount, unit=unit, seconds=self.scaled(seconds), precision=0.0, **how)
 
     def rate(self, work: Callable[[], object], operations: float, seconds: float) -> float:
         """TFLOPS, sustained for so many (scaled) seconds."""

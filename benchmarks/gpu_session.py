@@ -1,6 +1,7 @@
 """Everything that is open on one GPU, in one call: the steps in the order of their worth, within a number of minutes.
 
-First answers.py writes down what the management library, the kernel and the tools of the machine say, as answers.jsonl.
+First and last answers.py writes down what the management library, the kernel and the tools of the machine say, as
+answers.jsonl and answers-after.jsonl; clocks, power and temperatures of every second are in trace.csv.
 
 The packaged suite at level quick, every metric of level standard in little time, a soak of a minute, the runs V1 to V12
 of verify.py with their predictions, and compare.py's ratios to the tools of others, of which a folder with builds is
@@ -20,7 +21,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -36,10 +37,12 @@ from pytest_accel.probes.declare import declarations
 from pytest_accel.skus.loader import load as load_sku
 
 HERE = Path(__file__).parent
-RESERVE = 30.0
-"""Seconds of the stated minutes that are left at the end: to end a step, to pack, and for the caller's own work."""
-INSTALLING, FIRST, ASKING = 20.0, 12.0, 30.0
+RESERVE = 34.0
+"""Seconds of the stated minutes that are left at the end: to end a step, for the last answers, and to pack."""
+INSTALLING, FIRST, ASKING = 20.0, 16.0, 30.0
 """Seconds that run.sh may need, then until it is known what the machine has, and at most for all of its answers."""
+TRACE = "timestamp,index,pstate,clocks.sm,clocks.mem,power.draw,temperature.gpu,temperature.memory,utilization.gpu,"
+TRACE += "memory.used,clocks_throttle_reasons.active"
 QUICK, EVERY, SOAK = 85.0, 120.0, 90.0
 """Seconds of a run of the suite on one GPU, planned: its budgets, the start of its processes, settling, checks."""
 LEAST = 1.0
@@ -47,7 +50,8 @@ LEAST = 1.0
 RECORDS = ("V9", "V11")
 """They read the records of soak and quick."""
 WORTH = (
-    "quick", "every", "soak", "V6", "V2", "V3", "V1", "V7", "V12", "V8", "records", "V10", "V4", "V5", *compare.PLANS
+    "quick", "every", "soak", "V6", "V2", "records", "V1", "V3", "V7", "CUDA kernels", "again", "V8", "V12", "V10",
+    "mamf-finder", "nvbandwidth", "BabelStream", "V4", "V5", "gpu-burn",
 )  # fmt: skip
 PART = "h200-sxm"
 """The part whose predictions are shown where none is known."""
@@ -109,6 +113,7 @@ def steps(options: argparse.Namespace, folder: Path, sku: str, part: str) -> lis
         "every": (EVERY, every),
         "soak": (SOAK, [*soak, "-k", "soak"]),
     }
+    runs_of_suite["again"] = runs_of_suite["quick"]  # how far two runs lie apart
     found = [
         Step(name, seconds, [*suite, *chosen, f"--accel-output={folder / name}"])
         for name, (seconds, chosen) in runs_of_suite.items()
@@ -151,11 +156,24 @@ def about() -> tuple[dict[str, Any], dict[str, Any]]:
     return found, {**facts, "nvidia-smi": "; ".join(_said(query, 30).splitlines())}
 
 
-def keep_answers(folder: Path) -> None:
-    """Write what answers.py prints within its time into the folder."""
-    with open(folder / "answers.jsonl", "w", encoding="utf-8") as out, contextlib.suppress(subprocess.TimeoutExpired):
+def keep_answers(file: Path) -> None:
+    """Write what answers.py prints within its time into a file; a disk that is full costs that alone."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired), open(file, "w", encoding="utf-8") as out:
         command = [sys.executable, str(HERE / "answers.py")]
         subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, check=False, timeout=ASKING)
+
+
+@contextlib.contextmanager
+def tracing(file: Path) -> Iterator[None]:
+    """Have nvidia-smi write a line a second into a file."""
+    command = ["nvidia-smi", f"--query-gpu={TRACE}", "--format=csv", "--loop=1"]
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            out = stack.enter_context(open(file, "w", encoding="utf-8"))
+            trace = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+            stack.callback(trace.wait)
+            stack.callback(trace.terminate)
+        yield
 
 
 def _said(command: Sequence[str], limit: float) -> str:
@@ -196,7 +214,7 @@ def subject(options: argparse.Namespace, machine: dict[str, Any]) -> tuple[str, 
     """Return the SKU, "" where there is nothing to measure, and what is measured in words."""
     if options.cpu:
         return "cpu", "the CPU: no prediction and no ratio is judged here"
-    if not machine.get("gpu"):
+    if not machine.get("gpu") and (machine or options.sku == "auto"):  # one that did not answer may be only slow
         return "", f"no GPU ({machine.get('why', 'torch could not be asked')}); --cpu goes on without"
     sku = options.sku if options.sku != "auto" else machine["sku"] or "auto"
     return sku, f"a GPU as {sku}" if sku != "auto" else f"a GPU; name it with --sku: {machine['unknown']}"
@@ -221,7 +239,7 @@ def main() -> None:
     os.environ.update({**ALONE, **({"CUDA_VISIBLE_DEVICES": ""} if options.cpu else {})})
     folder = new_folder(options.output)
     print(f"results, also while it runs: {folder} and {folder.name}.tar.gz beside it", flush=True)
-    keep_answers(folder)
+    keep_answers(folder / "answers.jsonl")
     machine, facts = about()
     sku, words = subject(options, machine)
     part = sku if sku not in ("cpu", "auto", "") else PART
@@ -231,7 +249,10 @@ def main() -> None:
     session.found |= {"about": {**facts, "device": words}, "part": part}
     try:
         write_files(folder, sku or "auto", 2 if options.cpu else 60)
-        session.run()
+        with tracing(folder / "trace.csv"):
+            session.run()
+        if sku:
+            keep_answers(folder / "answers-after.jsonl")
     finally:
         session.keep()
         session.pack()

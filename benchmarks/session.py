@@ -60,6 +60,7 @@ class Session:
 
     def run(self) -> None:
         """Run every step that fits in the time that is left, in their order."""
+        self.pack()
         for step in self._steps:
             left = self.until - time.monotonic()
             entry = self.found["steps"][step.name]
@@ -74,12 +75,15 @@ class Session:
             print(f"{step.name}: {entry['result']} ({entry['seconds']:g} s)", flush=True)
 
     def keep(self) -> None:
-        """Write what there is."""
+        """Write what there is; a disk that is full costs what is not written yet."""
         texts = {"session.json": json.dumps(self.found, indent=1) + "\n", "session.md": self._report(self.found)}
         for name, text in texts.items():
             part = self.folder / f"{name}.part"
-            part.write_text(text, encoding="utf-8")
-            part.replace(self.folder / name)
+            try:
+                part.write_text(text, encoding="utf-8")
+                part.replace(self.folder / name)
+            except OSError as error:
+                print(f"{part} could not be written: {error}", flush=True)
 
     def pack(self) -> None:
         """Put the folder into the archive; the one before it stays until the new one is whole."""

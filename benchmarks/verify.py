@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -38,6 +38,12 @@ Found = tuple[dict[str, float], dict[str, Any]]
 """The figures that something was predicted of, by name, and what explains them."""
 
 
+LENGTHS = (200_000, 600_000)
+"""SM cycles of the two counted kernels, 0.1 and 0.3 ms at 1980 MHz."""
+WAKING = 40_000_000
+"""SM cycles after which an idle device has its clock: 20 ms at 1980 MHz, 116 ms at the 345 MHz of an idle H200."""
+
+
 @dataclass(frozen=True)
 class Subject:
     """The device, the part that it is said to be, and a folder with the records `quick` and `soak`."""
@@ -58,18 +64,26 @@ class Subject:
             raise NotRun(f"the run {level} did not come to its end (state: {found.state})")
         return found
 
-    def cycles_clock(self) -> float:
-        """MHz by a kernel that counts SM cycles, right behind the work that is queued: two lengths, so that the launch
-        cancels."""
-        cuda, lengths = self.bench.torch.cuda, (200_000, 600_000)
+    def queue_spins(self, lead: int = 1_000_000) -> list[Any]:
+        """Queue a kernel that counts SM cycles, `lead` of them and then two lengths, and return the events between.
+
+        The lead keeps the device busy until all of it is queued, else the host's way to the first launch would count;
+        and the first call of a process loads the kernel.
+        """
+        cuda = self.bench.torch.cuda
         events = [cuda.Event(enable_timing=True) for _ in range(3)]
+        cuda._sleep(lead)  # noqa: SLF001  torch has no public one
         events[0].record()
-        for cycles, event in zip(lengths, events[1:], strict=True):
-            cuda._sleep(cycles)  # noqa: SLF001  torch has no public one
+        for cycles, event in zip(LENGTHS, events[1:], strict=True):
+            cuda._sleep(cycles)  # noqa: SLF001
             event.record()
+        return events
+
+    def clock_of(self, events: Sequence[Any]) -> float:
+        """MHz by what `queue_spins` queued: the difference of the two lengths, so that their launches cancel."""
         events[-1].synchronize()
         short, long = (a.elapsed_time(b) for a, b in pairwise(events))
-        return float((lengths[1] - lengths[0]) / (long - short) / 1e3)
+        return float((LENGTHS[1] - LENGTHS[0]) / (long - short) / 1e3)
 
     def share_of_clock(self, tflops: float, mhz: float) -> float:
         per_clock = flops_per_clock(load_sku(self.sku).datasheet, self.bench.dtype)
@@ -106,17 +120,20 @@ def v1(subject: Subject) -> Found:
     for _ in range(20):
         for _ in range(100):
             work()
-        driver = cuda.clock_rate()  # while the queue is full
-        pairs.append((subject.cycles_clock(), driver))
+        spins, driver = subject.queue_spins(), cuda.clock_rate()  # while the queue is full
+        pairs.append((subject.clock_of(spins), driver))
     cycles, driver = (statistics.median(each) for each in zip(*pairs, strict=True))
     time.sleep(3.0)
-    return {"cycles / driver": cycles / driver, "loaded MHz": cycles, "idle MHz": subject.cycles_clock()}, {
-        "driver_mhz": driver
-    }
+    idle = subject.clock_of(subject.queue_spins(WAKING))
+    return {"cycles / driver": cycles / driver, "loaded MHz": cycles, "idle MHz": idle}, {"pairs_mhz": pairs}
 
 
-def _burst(work: Callable[[], object], bench: Bench) -> float:
-    """Return the seconds of a call in 20 ms after a second of rest, before power and heat limit the device."""
+def _burst(work: Callable[[], object], subject: Subject) -> list[tuple[float, float]]:
+    """Return seconds of a call, and MHz, of five bursts of 20 ms, each after a second of rest.
+
+    So short, neither power nor heat limits the device.
+    """
+    bench = subject.bench
     clock, found = bench.device.clock, []
     bench.gate.working()
     count = max(1, round(0.02 / time_one_block(work, clock, 0.02)))
@@ -128,25 +145,29 @@ def _burst(work: Callable[[], object], bench: Bench) -> float:
         start = clock.mark()
         for _ in range(count):
             work()
-        found.append(clock.seconds(start, clock.mark()) / count)
-        bench.gate.report_block(found[-1], False)
-    return statistics.median(found)
+        end, spins = clock.mark(), subject.queue_spins()  # behind the work, before the host waits for anything
+        found.append((clock.seconds(start, end) / count, subject.clock_of(spins)))
+        bench.gate.report_block(found[-1][0], False)
+    return found
 
 
 def v2(subject: Subject) -> Found:
     bench = subject.bench
     bench.need_gpu("its clock")
     work = bench.product()
-    once = _burst(work, bench)
-    burst = work.operations / once / 1e12, subject.cycles_clock()
-    sustained = bench.rate(work, work.operations, 10.0)
-    for _ in range(100):
-        work()
-    steady = sustained, subject.cycles_clock()
-    before, after = (subject.share_of_clock(*each) for each in (burst, steady))
-    figures = {"sustained": after, "change from burst": abs(after - before), "rate lost": 1 - sustained / burst[0]}
-    figures["burst TFLOPS"] = burst[0]
-    return figures, {"tflops_mhz_burst": burst, "tflops_mhz_sustained": steady}
+    bursts = _burst(work, subject)
+    once, fast = (statistics.median(each) for each in zip(*bursts, strict=True))
+    burst = work.operations / once / 1e12
+    sustained, held = bench.rate(work, work.operations, 10.0), []
+    for _ in range(10):
+        for _ in range(100):
+            work()
+        held.append(subject.clock_of(subject.queue_spins()))
+    steady = statistics.median(held)
+    before, after = subject.share_of_clock(burst, fast), subject.share_of_clock(sustained, steady)
+    figures = {"sustained": after, "change from burst": abs(after - before), "rate lost": 1 - sustained / burst}
+    details = {"mhz_burst": fast, "mhz_sustained": steady, "sustained_tflops": sustained}
+    return {**figures, "burst TFLOPS": burst}, {**details, "bursts_s_mhz": bursts, "held_mhz": held}
 
 
 def v3(subject: Subject) -> Found:
@@ -168,7 +189,7 @@ def v4(subject: Subject) -> Found:
     shapes = [(2048, 2048, 13312), (8192, 8192, 8192)] if bench.gpu else [(128, 128, 832), (512, 512, 512)]
     size = 2**28 if bench.gpu else 2**22
     buffer = bench.torch.empty(size, dtype=bench.torch.int8, device=bench.device.torch_device)
-    gains = []
+    gains, apart_s = [], []
     for shape in shapes:
         work, clock, times = bench.product(*shape), bench.device.clock, []
         bench.rate(work, work.operations, 2.0)
@@ -177,9 +198,10 @@ def v4(subject: Subject) -> Found:
             start = clock.mark()
             work()
             times.append((start, clock.mark()))
-        apart = work.operations / statistics.fmean(clock.seconds(*each) for each in times) / 1e12
+        apart_s.append([clock.seconds(*each) for each in times])
+        apart = work.operations / statistics.fmean(apart_s[-1]) / 1e12
         gains.append(apart / bench.rate(work, work.operations, 4.0) - 1)
-    return {"small": gains[0], "large": gains[1]}, {"shapes": shapes}
+    return {"small": gains[0], "large": gains[1]}, {"shapes": shapes, "apart_s": apart_s}
 
 
 def v5(subject: Subject) -> Found:
@@ -282,18 +304,18 @@ def v8(subject: Subject) -> Found:
 def _fp8(bench: Bench, fast: bool) -> dict[int, int]:
     """How many sums of fp8 products are wrong, by the power of two below the sums: a third are threes.
 
-    `fast` is torch's use_fast_accum, which our own products leave off: the partial sums are then promoted to fp32.
+    `fast` is torch's use_fast_accum, which our own products leave off: the partial sums are then promoted to fp32. The
+    tiles outnumber the SMs, since cuBLAS splits the sums of few and long ones: each part would then be short again.
     """
     torch, one = bench.torch, bench.torch.ones((), device="cuda")
     wrong = {}
     for power in range(11, 18):
         k = 2**power
-        a = torch.ones(64, k, device="cuda").to(torch.float8_e4m3fn)
-        b = torch.ones(64, k, device="cuda").to(torch.float8_e4m3fn).t()
+        a, b = (torch.ones(2048, k, device="cuda").to(torch.float8_e4m3fn) for _ in range(2))
         a[:, ::3] = (3 * one).to(torch.float8_e4m3fn)
-        exact = (a.float().double() @ b.float().double()).float()
+        exact = k + 2 * len(range(0, k, 3))
         found = torch._scaled_mm(  # noqa: SLF001  torch has no public one
-            a, b, scale_a=one, scale_b=one, out_dtype=torch.float32, use_fast_accum=fast
+            a, b.t(), scale_a=one, scale_b=one, out_dtype=torch.float32, use_fast_accum=fast
         )
         wrong[power] = int((found != exact).sum())
     return wrong
@@ -347,10 +369,10 @@ RUNS = {
     ),
     "V2": Verification(
         "share of what the held clock gives, 8192^3 bf16",
-        {"sustained": (0.90, 0.97), "change from burst": (0, 0.015), "rate lost": (0.05, 0.15)}, v2, 20,
+        {"sustained": (0.87, 0.95), "change from burst": (0, 0.015), "rate lost": (0.05, 0.15)}, v2, 20,
         of={part: {"burst TFLOPS": (769, 798)} for part in ("h100-sxm", "h200-sxm")},
     ),
-    "V3": Verification("operands of zeros, sustained", {"zeros / random": (1.10, 1.20)}, v3, 20),
+    "V3": Verification("operands of zeros, sustained", {"zeros / random": (1.13, 1.35)}, v3, 20),
     "V4": Verification(
         "gain by mamf-finder's gaps: 2048x2048x13312, 8192^3", {"small": (0.05, 0.15), "large": (-ANY, 0.04)}, v4, 16
     ),

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs all that is open on this machine's GPU from the files beside this one, within a number of minutes, and leaves
 # session.tar.gz in the current folder. Nothing is fetched, compiled, or changed outside of these two folders.
-#   run.sh [--minutes 7] [--sku NAME] [FOLDER FOR THE RESULTS]     --help lists the rest
+#   run.sh [FOLDER FOR THE RESULTS] [--minutes 7] [--sku NAME]     --help lists the rest
 #   PYTHON=...  the interpreter that has torch, if it is none of python3, python, pythonX.Y, /opt/conda/bin/python
 # Before the session begins its exit statuses are 4 for a wrong setting and 3 for a failed installation.
 set -eu

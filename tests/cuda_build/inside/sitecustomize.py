@@ -27,19 +27,25 @@ def nvml() -> None:
 
 
 def of_microvm(gpu, simulated) -> None:  # type: ignore[no-untyped-def]
-    """One SXM module passed through: NVLinks down, no fabric, no slot, no application clocks, persistence off."""
+    """One SXM module passed through, as tests/real/inventories has an H200: its fabric is completed, without a cluster.
+
+    NVLinks are down, and their counters refuse; no slot, no application clocks (driver 580), persistence off.
+    """
     import pynvml
 
     for name in (
-        "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetClock", "nvmlDeviceGetPlatformInfo", "nvmlDeviceGetModuleId",
-        "nvmlDeviceGetSerial", "nvmlDeviceGetNvLinkRemotePciInfo_v2",
+        "nvmlDeviceGetClock", "nvmlDeviceGetPlatformInfo", "nvmlDeviceGetNvLinkRemotePciInfo_v2",
+        "nvmlDeviceGetNvLinkErrorCounter",
     ):  # fmt: skip
         gpu.answers.pop(name, None)
+    nothing = {"clusterUuid": bytes(16), "cliqueId": 0, "healthMask": 0, "healthSummary": 0}
+    gpu.answers["nvmlDeviceGetGpuFabricInfoV"] = simulated.fabric(**nothing)
     gpu.answers["nvmlDeviceGetVirtualizationMode"] = pynvml.NVML_GPU_VIRTUALIZATION_MODE_PASSTHROUGH
     gpu.answers["nvmlDeviceGetPersistenceMode"] = 0
     gpu.answers["nvmlDeviceGetNvLinkState"] = dict.fromkeys(range(18), 0)
     gpu.fields[pynvml.NVML_FI_DEV_NVLINK_GET_STATE] = (1, 0)
-    gpu.fields.pop(pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, None)
+    for name in ("GET_SPEED", "ERROR_DL_REPLAY", "ERROR_DL_RECOVERY", "ERROR_DL_CRC"):
+        gpu.fields.pop(getattr(pynvml, f"NVML_FI_DEV_NVLINK_{name}"), None)
 
 
 def computed() -> None:
