@@ -53,9 +53,8 @@ A guest answers 0 or nothing for them (amdgpu_ras_late_init leaves a virtual fun
 OF_PEER_LINKS: Final = ("fabric", "nvlink_", "xgmi_")
 """Facts of the links to other devices, by the beginning of their names behind the group.
 
-A device that was handed to a virtual machine alone has these links off, or half set up, and its driver answers for them
-as it likes: completed with an empty cluster, in progress, not supported, or an error (H200: thamada/gls, gls/H200_smi.py;
-huggingface/huggingface_hub#4134; leptonai/gpud#1140).
+A virtual machine with one device alone finds these links off or half set up: completed without a cluster (H200:
+thamada/gls, gls/H200_smi.py), in progress (huggingface/huggingface_hub#4134), or not supported (leptonai/gpud#1140).
 """
 
 

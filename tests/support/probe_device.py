@@ -76,7 +76,7 @@ def with_cuda(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int] = (9,
     """Make torch say of itself that it is one for CUDA and has one GPU. Nothing can be allocated on it."""
     import torch
 
-    shown = SimpleNamespace(uuid=gpu().uuid.removeprefix("GPU-"), **properties)
+    shown = SimpleNamespace(uuid=gpu().uuid.removeprefix("GPU-"), **{"multi_processor_count": 132, **properties})
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.version, "hip", None)
     for name, value in {

@@ -46,6 +46,9 @@ TRIED_SIDE = 64
 """Side of the product that shows whether a library supports a dtype at all."""
 MULTIPLE_OF = {"fp8": 16, "int8": 8}
 """Number that n and k have to be multiples of on a GPU, for torch._scaled_mm and torch._int_mm."""
+SPLIT = 128
+"""Side of the tiles, and a multiple of the steps along k, of cuBLAS. With fewer tiles than SMs it splits the sums, and
+versions 12 and 13 may lose what is left of k behind the last step (facebookexperimental/triton#2767)."""
 COLUMN_MAJOR = ("fp8", "int8", *block_formats.DTYPES)
 """Dtypes whose kernels require that B lies column by column."""
 
@@ -214,6 +217,11 @@ def refuse_unsupported(device: Compute, dtype: str, shape: tuple[int, int, int])
     if n % multiple or k % multiple or (dtype == "int8" and m <= 16):
         text = f"n and k in multiples of {multiple}{', m over 16' if dtype == 'int8' else ''}"
         raise NotApplicable(f"{dtype} on a GPU needs {text}, not {m}x{n}x{k}")
+    if k > 2 * SPLIT and k % SPLIT and not torch.version.hip:
+        units = device.backend.get_device_properties(device.torch_device).multi_processor_count
+        if math.ceil(m / SPLIT) * math.ceil(n / SPLIT) < units:
+            text = f"k in multiples of {SPLIT}: cuBLAS splits the sums of so few tiles, and may lose the rest of k"
+            raise NotApplicable(f"{m}x{n}x{k} needs {text}")
 
 
 def refuse_wrong(actual: Tensor, expected: Tensor, bound: Tensor, label: str) -> None:

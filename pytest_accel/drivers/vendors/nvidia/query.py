@@ -100,7 +100,7 @@ class NvmlAsker(Asker):
 
 @cache
 def _who() -> str:
-    """Return who says that something is not supported. gVisor's driver says so of every question that it does not pass."""
+    """Return who says that something is not supported: gVisor does, of every question that it does not pass on."""
     return "this GPU, or gVisor in between," if host_environment().container == GVISOR else "this GPU"
 
 
