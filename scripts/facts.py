@@ -70,7 +70,10 @@ NEEDS = (
     ("NVIDIA: inventory, telemetry", "the kernel module, `libnvidia-ml.so.1` of the same driver, /dev/nvidia*", "FAIL"),
     (
         "`counters.xid_*`",
-        "events of NVML, or /dev/kmsg (root, on the host), which alone has the text and the pid of an Xid",
+        (
+            "events of NVML, or /dev/kmsg (root, on the host), which alone has the text and the pid of an Xid. The log of a "
+            "kernel without NVIDIA's driver, to which another one passes the calls (WSL2, a proxy), says nothing"
+        ),
         "UNMEASURED without both",
     ),
     (

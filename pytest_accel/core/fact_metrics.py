@@ -49,10 +49,6 @@ CORRECTED = ("symbol", "effective")
 """Error counters of an NVLink that increase on healthy links too."""
 
 
-def _slowdown(mask: int) -> str:
-    return ", ".join(name for bit, name in SLOWDOWNS.items() if mask & bit) or "none"
-
-
 def _clock_lock(mask: int, application: float | None, default: float | None, highest: float | None) -> str:
     """Return the settings that hold the clock down. Telemetry finds a lock that shows only under load.
 
@@ -68,22 +64,10 @@ def _clock_lock(mask: int, application: float | None, default: float | None, hig
     return ", ".join(locks) or "none"
 
 
-def _fabric(state: str, status: int) -> str:
-    return state if state != "completed" or status == 0 else f"{state} with error {status}"
-
-
-def _fabric_faults(faults: Sequence[str], health: str | None) -> str:
-    return ", ".join([*faults, *([health] if health not in (None, "healthy") else [])]) or "none"
-
-
 def most_errors(total: int, *parts: int | None) -> int:
     """Return the errors of a device: the library's total, or the sum of its parts if that is larger."""
     # the total of some devices leaves out units that have counters of their own
     return max(total, sum(part or 0 for part in parts))
-
-
-def _narrowest(path: list[Mapping[str, int]]) -> int:
-    return min(port["width"] for port in path if "width" in port)
 
 
 def _lanes_lost(width: int, path: Sequence[Mapping[str, int]]) -> int | None:
@@ -96,10 +80,6 @@ def _link_errors(links: list[Mapping[str, Any]]) -> int:
     """Return the errors of all links that needed a retransmission or a recovery."""
     # without the symbol errors that the error correction repairs: they are usual on NVLink 5
     return sum(count for link in links for name, count in link.get("errors", {}).items() if name not in CORRECTED)
-
-
-def _versions(firmware: Mapping[str, str]) -> str:
-    return ", ".join(f"{block} {version}" for block, version in sorted(firmware.items()))
 
 
 THERMAL_FACTS = frozenset({"slowdown_c", "slowdown_margin_c"})
@@ -137,20 +117,20 @@ FUNCTIONS: Mapping[str, Callable[..., Value | None]] = {
     "clock_lock": _clock_lock,
     "count": len,
     "exhausted": lambda banks: int(banks["none"]),
-    "fabric": _fabric,
-    "fabric_faults": _fabric_faults,
+    "fabric": lambda state, status: f"{state} with error {status}" if state == "completed" and status else state,
+    "fabric_faults": lambda faults, health: ", ".join([*faults, *({health} - {None, "healthy"})]) or "none",
     "flag": int,
     "gigabytes": lambda size: size / 1e9,
     "lanes_lost": _lanes_lost,
     "link_errors": _link_errors,
     "mode": lambda enabled: "enabled" if enabled else "disabled",
     "most_errors": most_errors,
-    "narrowest": _narrowest,
+    "narrowest": lambda path: min(port["width"] for port in path if "width" in port),
     "share": operator.truediv,
-    "slowdown": _slowdown,
+    "slowdown": lambda mask: ", ".join(name for bit, name in SLOWDOWNS.items() if mask & bit) or "none",
     "sum": operator.add,
     "thermal_margin": thermal_margin,
-    "versions": _versions,
+    "versions": lambda firmware: ", ".join(f"{block} {version}" for block, version in sorted(firmware.items())),
 }
 """The functions that compute the metrics of fact_metrics.yaml, by the names that it calls them."""
 _TABLES = read(__file__)
@@ -230,11 +210,6 @@ def _links(*names: str) -> Callable[[Any], int]:
     return total
 
 
-def _fabric_fault(state: str, status: int | None, faults: Sequence[str] | None, health: str | None) -> int:
-    """Return 1 if the fabric of the NVLinks has a fault, else 0."""
-    return int(state != "completed" or bool(status) or bool(faults) or health not in (None, "healthy"))
-
-
 LINKS = "nvlinks"
 """The fact that is not in every reading."""
 
@@ -253,7 +228,9 @@ XGMI = ("none", "error", "multiple errors")
 
 READERS: Mapping[str, Callable[..., int]] = {
     "asked": lambda action: int(action != "none"),
-    "fabric_fault": _fabric_fault,
+    "fabric_fault": lambda state, status, faults, health: int(
+        state != "completed" or bool(status or faults) or health not in (None, "healthy")
+    ),
     "inactive": lambda links: sum(link["state"] == INACTIVE for link in links),
     "most_errors": most_errors,
     "number": int,

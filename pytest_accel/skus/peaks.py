@@ -54,7 +54,7 @@ OF_PEER_LINKS: Final = ("fabric", "nvlink_", "xgmi_")
 """Facts of the links to other devices, by the beginning of their names behind the group.
 
 A virtual machine with one device alone finds these links off or half set up: completed without a cluster (H200:
-thamada/gls, gls/H200_smi.py), in progress (huggingface/huggingface_hub#4134), or not supported (leptonai/gpud#1140).
+thamada/gls), in progress (huggingface/huggingface_hub#4134), or not supported (leptonai/gpud#1140).
 """
 
 

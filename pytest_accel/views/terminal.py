@@ -69,17 +69,13 @@ def why_lines(closing: Closing, names: Names, width: int | None = None, *, full:
     Without `full` the first `MOST_WHY` devices have one, and of devices that fall short alike the first.
     """
     failures = [verdict for verdict in closing.verdicts if details(verdict)]
-    groups = grouped(failures, _shared_key)
+    alike = {verdict.key for verdict in failures if any(isinstance(reason, AllAlike) for reason in verdict.reasons)}
+    groups = grouped(failures, lambda verdict: verdict.metric if verdict.key in alike else verdict.key)
     verdicts = failures if full else [group[0] for group in groups.values()][:MOST_WHY]
     lines = [(f"why: {names[verdict.culprit]} {verdict.metric}: {details(verdict)}", "") for verdict in verdicts]
     return folded(
         [*lines, *([("why: -v shows the other devices", "")] if not full and len(groups) > MOST_WHY else [])], width
     )
-
-
-def _shared_key(verdict: Verdict) -> object:
-    """Return the key that devices which fall short alike share: the metric where all do, else a key of their own."""
-    return verdict.metric if any(isinstance(reason, AllAlike) for reason in verdict.reasons) else verdict.key
 
 
 def sensitivity_lines(closing: Closing, verdicts: Sequence[Verdict], width: int | None, *, full: bool) -> list[Line]:

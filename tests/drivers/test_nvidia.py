@@ -58,7 +58,7 @@ def test_facts_of_an_h200() -> None:
     facts = only(opened(h200())).facts
     assert {key: facts.get(key) for key in STATED["facts"]} == STATED["facts"]
     assert facts["nvlinks"][17] == STATED["link"]
-    assert facts["unsupported"]["retired_pages_pending"] == "this GPU does not support it"
+    assert facts["unsupported"]["retired_pages_pending"] == "this GPU or its driver does not support it"
 
 
 def test_readings_have_the_units_of_their_names() -> None:
@@ -128,7 +128,7 @@ def test_an_old_library_lacks_the_newer_functions() -> None:
 @pytest.mark.parametrize(
     ("status", "kind", "reason"),
     [
-        (nvml.NOT_SUPPORTED, "unsupported", "this GPU does not support it"),
+        (nvml.NOT_SUPPORTED, "unsupported", "this GPU or its driver does not support it"),
         (pynvml.NVML_ERROR_NO_PERMISSION, "unread", "this user may not read it: run as root"),
         (pynvml.NVML_ERROR_UNKNOWN, "unread", "NVML: Unknown Error"),
     ],

@@ -61,7 +61,7 @@ def _device(node: dict[str, Any], index: int) -> Device:
     facts = {fact: value for fact, value in facts.items() if fact not in absent}
     facts.setdefault("power_limit_requested_w", facts.get("power_limit_w"))
     facts = {fact: value for fact, value in facts.items() if value is not None}
-    facts["unsupported"] = dict.fromkeys(absent, "this GPU does not support it")
+    facts["unsupported"] = dict.fromkeys(absent, "this GPU or its driver does not support it")
     return Device(f"GPU-{index:08d}", index, node["vendor"], name, mib * 2**20, pci_id=pci_id, facts=facts)
 
 

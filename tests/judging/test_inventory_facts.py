@@ -251,7 +251,7 @@ def test_what_the_gpu_does_not_support() -> None:
         answer: dict[str, Any] = {function: status(NOT_SUPPORTED)}
         (verdict,) = judged(metric, discovered(h100(**answer)))
         assert verdict.status is expected
-        assert "this GPU does not support it" in sentence_of(verdict)
+        assert "this GPU or its driver does not support it" in sentence_of(verdict)
 
 
 @tabled("metric, stated, unit, value", "data/judging/inventory-facts.yaml")

@@ -216,7 +216,7 @@ def test_a_counter_that_one_device_alone_has_not_is_unmeasured(
 
     assert judged(run, probes.counters, fact="pcie_replays") == ["PASS", "UNMEASURED"]
     said = sentence_of(run.ledger.verdicts[-1])
-    assert said == "pcie_replays: this GPU does not support it, but 1 of 2 devices report it"
+    assert said == "pcie_replays: this GPU or its driver does not support it, but 1 of 2 devices report it"
 
 
 def test_a_check_that_one_device_alone_is_spared_is_unmeasured(

@@ -12,7 +12,6 @@ from pytest_accel.core.node_name import other_name
 from pytest_accel.drivers.host import HiddenFact, fact, peek, text
 
 _CONTAINERS = re.compile(r"docker|kubepods|containerd|libpod|lxc|garden|crio")
-GVISOR = "gvisor"
 _GVISOR = "#1 SMP Sun Jan 10 15:06:54 PST 2016"
 """The end of what every version of gVisor states of its kernel, 4.4.0 or 4.19.0-gvisor (pkg/sentry/kernel/version)."""
 _PRODUCTS = {
@@ -63,7 +62,7 @@ def _container(root: Path) -> str:
     if (root / "run/.containerenv").exists():
         return "podman"
     if _GVISOR in peek(root / "proc/version"):
-        return GVISOR
+        return "gvisor"
     kind = peek(root / "run/systemd/container")
     match = _CONTAINERS.search(peek(root / "proc/1/cgroup"))
     return kind or (match.group() if match else "")

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pytest_accel.core import structured, untrusted
 from pytest_accel.core.measurement import NOT_IN_FILE
@@ -122,13 +122,18 @@ def save(fleet: FleetRequest, folder: Path) -> None:
 def load(folder: Path) -> FleetRequest:
     """Return the request in a folder. Raises BadFile if it holds no fleet.json or a damaged one."""
     path = folder / FILE
-    try:
-        fleet = structured.structure(FleetRequest, printable_data(untrusted.read_json(path)))
-    except structured.Misfit as misfit:
-        raise BadFile(f"{path}: is not the {FILE} of a fleet's run, or a damaged one: {misfit}") from None
+    fleet: FleetRequest = _read(FleetRequest, path, "a fleet's run")
     if not fleet.expected:
         raise BadFile(f"{path}: names no node that was expected")
     return fleet
+
+
+def _read(kind: type, path: Path, of: str) -> Any:
+    """Return what a file holds. Raises BadFile if it is absent, or no file of that kind."""
+    try:
+        return structured.structure(kind, printable_data(untrusted.read_json(path)))
+    except structured.Misfit as misfit:
+        raise BadFile(f"{path}: is not the {path.name} of {of}, or a damaged one: {misfit}") from None
 
 
 def network(folder: Path) -> NetworkRun:
@@ -137,10 +142,7 @@ def network(folder: Path) -> NetworkRun:
     Raises BadFile if it is absent, damaged or unfinished, or if it closes otherwise than its rounds do.
     """
     path = folder / NETWORK
-    try:
-        stored = structured.structure(NetworkRun, printable_data(untrusted.read_json(path)))
-    except structured.Misfit as misfit:
-        raise BadFile(f"{path}: is not the {NETWORK} of a network run, or a damaged one: {misfit}") from None
+    stored: NetworkRun = _read(NetworkRun, path, "a network run")
     if not stored.conclusion.closing.line:
         raise BadFile(f"{path}: the network run did not come to its end; {len(stored.rounds)} rounds are in it")
     try:

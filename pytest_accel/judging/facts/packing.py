@@ -195,11 +195,8 @@ def _absent(boards: PackingList, devices: Sequence[Device], host: str) -> tuple[
         return COMPLETE, None
     words = listed([f"{board.serial} (line {board.line})" for board in missing], 8)
     # a device whose serial number is not known, or that the list has but for leading zeros, may be a missing one
-    doubtful = [device.name for device in devices if not device.serial or _is_vague(boards, device.serial)]
+    others = [device for device in devices if not device.serial or same(device.serial) not in boards.by_serial]
+    doubtful = [one.name for one in others if not one.serial or boards.but_for_zeros(one.serial) is not None]
     if len(doubtful) >= len(missing):
         return None, Trouble("need", f"absent, unless {listed(doubtful, 8)} is meant: {words}")
     return f"absent: {words}", None
-
-
-def _is_vague(boards: PackingList, serial: str) -> bool:
-    return same(serial) not in boards.by_serial and boards.but_for_zeros(serial) is not None

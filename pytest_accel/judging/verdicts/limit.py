@@ -132,16 +132,13 @@ def _incomparable(measurement: Measurement, limit: Limit) -> Reason | None:
         return None
     if any(finite(bound) is None for bound in bounds):
         return Note("no_bound")
-    if limit.relative and not _usable(measurement.peak):
+    peak = measurement.peak
+    if limit.relative and not (peak and all((finite(value) or 0) > 0 for value in (peak.value, *peak.samples))):
         return Note("no_peak")
     unit = limit.of_unit if limit.relative else limit.unit
     if unit is not None and unit != measurement.unit:
         return OtherUnit(unit)
     return implausible(measurement, limit)
-
-
-def _usable(peak: Peak | None) -> bool:
-    return peak is not None and all((finite(value) or 0) > 0 for value in (peak.value, *peak.samples))
 
 
 def _compare_fact(base: Verdict, accepted: Sequence[Value | None]) -> Verdict:

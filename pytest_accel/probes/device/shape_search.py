@@ -71,16 +71,10 @@ def full_waves(units: int, tiles: Sequence[tuple[int, int]], operations: tuple[f
         for tile in tiles
         for k in DEPTHS
     ]
-    usable = [
-        [shape for shape in group if _square(shape) and operations[0] <= 2 * math.prod(shape) <= operations[1]]
-        for group in groups
-    ]
+    least, most = operations
+    square = ((shape for shape in group if max(shape[:2]) <= ASPECT * min(shape[:2])) for group in groups)
+    usable = [[shape for shape in group if least <= 2 * math.prod(shape) <= most] for group in square]
     return list(dict.fromkeys(_by_turns(usable)))
-
-
-def _square(shape: Shape) -> bool:
-    """Return whether no side of the product is more than `ASPECT` times the other."""
-    return max(shape[:2]) <= ASPECT * min(shape[:2])
 
 
 def _by_turns(groups: Iterable[Sequence[Shape]]) -> list[Shape]:

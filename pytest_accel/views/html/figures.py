@@ -88,8 +88,8 @@ class PageVerdicts:
     def deciding(self) -> list[Verdict]:
         """Return the worst verdict by each floor that a value was held against; of facts, failures."""
         judged = [verdict for verdict in self._verdicts if verdict.limit and verdict.value is not None]
-        groups = grouped((verdict for verdict in judged if _decides(verdict)), lambda verdict: verdict.metric)
-        return [group[0] for group in groups.values()]
+        judged = [one for one in judged if one.fails or (one.basis and one.decides and not is_fact(one.metric))]
+        return [group[0] for group in grouped(judged, lambda verdict: verdict.metric).values()]
 
     def waived(self) -> list[list[Verdict]]:
         """Return the verdicts that a waiver covers, those of each waiver together."""
@@ -140,10 +140,6 @@ class PageVerdicts:
 def _row(verdict: Verdict) -> tuple[object, ...]:
     """Return the cells of a fact's row; devices with the same ones share a row."""
     return verdict.metric, badge(verdict), str(verdict.value), bounds_of(verdict), why(verdict)
-
-
-def _decides(verdict: Verdict) -> bool:
-    return verdict.fails or bool(verdict.basis and verdict.decides and not is_fact(verdict.metric))
 
 
 # -- the matrix of peer copies as a heat map: a table whose cells are tinted. Pure

@@ -59,11 +59,6 @@ def _bundle(answer: Any) -> str:
     return version
 
 
-def _level(answer: str) -> str:
-    """Return the performance level: "AMDSMI_DEV_PERF_LEVEL_AUTO" is "auto"."""
-    return answer.rpartition("PERF_LEVEL_")[2].lower()
-
-
 def _library(answer: Mapping[str, Any]) -> str:
     """Return the version of amdsmi: major 26, minor 0, release 2 is "26.0.2"."""
     return ".".join(str(answer[part]) for part in ("major", "minor", "release"))
@@ -114,7 +109,8 @@ SETTINGS: Table = {
     "compute_partition": LibraryCall("amdsmi_get_gpu_compute_partition", read=value()),
     "memory_partition": LibraryCall("amdsmi_get_gpu_memory_partition", read=value()),
     "partition_id": LibraryCall("amdsmi_get_gpu_kfd_info", read=value("current_partition_id")),
-    "perf_level": LibraryCall("amdsmi_get_gpu_perf_level", read=_level),
+    # "AMDSMI_DEV_PERF_LEVEL_AUTO" is "auto"
+    "perf_level": LibraryCall("amdsmi_get_gpu_perf_level", read=lambda level: level.rpartition("LEVEL_")[2].lower()),
 }
 
 

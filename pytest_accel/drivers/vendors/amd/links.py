@@ -74,11 +74,6 @@ def _slowest(answer: Any) -> float:
     return float(min(rates))
 
 
-def _hive(answer: Any) -> str:
-    """Return the id of the hive, which is 0 for a device without links."""
-    return f"{value('xgmi_hive_id', positive=True)(answer):016x}"
-
-
 XGMI: Table = {
     "xgmi_up": _counted("up"),
     "xgmi_down": _counted("down"),
@@ -89,5 +84,8 @@ XGMI: Table = {
     "xgmi_uncorrectable": LibraryCall(
         "amdsmi_get_gpu_ecc_count", ("AmdSmiGpuBlock.XGMI_WAFL",), value("uncorrectable_count")
     ),
-    "xgmi_hive": LibraryCall("amdsmi_get_xgmi_info", read=_hive),
+    # 0 is that of a device without links
+    "xgmi_hive": LibraryCall(
+        "amdsmi_get_xgmi_info", read=lambda info: f"{value('xgmi_hive_id', positive=True)(info):016x}"
+    ),
 }

@@ -22,6 +22,8 @@ RECOVERY = {
 _COUNTERS = {"volatile": "NVML_VOLATILE_ECC", "aggregate": "NVML_AGGREGATE_ECC"}
 """Counters since the driver was loaded, and over the life of the board."""
 _KINDS = {"correctable": "NVML_MEMORY_ERROR_TYPE_CORRECTED", "uncorrectable": "NVML_MEMORY_ERROR_TYPE_UNCORRECTED"}
+SPARE_ROWS = ("max", "high", "partial", "low", "none")
+"""How many of its spare rows a bank has left: all, most, some, few or none."""
 _LOCATIONS = {"sram": "NVML_MEMORY_LOCATION_SRAM", "dram": "NVML_MEMORY_LOCATION_DRAM"}
 
 
@@ -31,11 +33,6 @@ def _remapped(index: int) -> Answerer:
 
 def _sram(read: Any) -> Answerer:
     return LibraryCall("nvmlDeviceGetSramEccErrorStatus", fills="c_nvmlEccSramErrorStatus_v1_t", read=read)
-
-
-def _banks(histogram: Any) -> dict[str, int]:
-    """Return the number of banks that have all, most, some, few or none of their spare rows left."""
-    return {name: getattr(histogram, name) for name in ("max", "high", "partial", "low", "none")}
 
 
 ERRORS: Table = {
@@ -61,7 +58,9 @@ REPAIRS: Table = {
     "remapped_uncorrectable": _remapped(1),
     "remap_pending": LibraryCall("nvmlDeviceGetRemappedRows", read=lambda rows: bool(rows[2])),
     "remap_failure": LibraryCall("nvmlDeviceGetRemappedRows", read=lambda rows: bool(rows[3])),
-    "remap_banks": LibraryCall("nvmlDeviceGetRowRemapperHistogram", read=_banks),
+    "remap_banks": LibraryCall(
+        "nvmlDeviceGetRowRemapperHistogram", read=lambda banks: {name: getattr(banks, name) for name in SPARE_ROWS}
+    ),
     "retired_pages_correctable": Field("NVML_FI_DEV_RETIRED_SBE"),
     "retired_pages_uncorrectable": Field("NVML_FI_DEV_RETIRED_DBE"),
     "retired_pages_pending": LibraryCall("nvmlDeviceGetRetiredPagesPendingStatus", read=bool),

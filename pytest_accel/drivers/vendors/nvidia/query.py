@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from pytest_accel.drivers.host.host_environment import GVISOR, host_environment
 from pytest_accel.drivers.interface import DriverProblem
 from pytest_accel.drivers.library_query import Answerer, Asker, Refusal, Table, as_it_is, or_raise, sources_of
 
@@ -88,7 +86,8 @@ class NvmlAsker(Asker):
         if code in (nvml.NVML_ERROR_GPU_IS_LOST, nvml.NVML_ERROR_RESET_REQUIRED):
             raise DriverProblem(str(error))
         if code == nvml.NVML_ERROR_NOT_SUPPORTED:
-            return Refusal(f"{_who()} does not support it", unsupported=True)
+            # of a sandbox such as gVisor, too, which says so of every question that it does not pass on
+            return Refusal("this GPU or its driver does not support it", unsupported=True)
         if code == getattr(nvml, "NVML_ERROR_DEPRECATED", 26):
             return Refusal(f"driver {self._driver} does not have it any more", unsupported=True)
         if code in (nvml.NVML_ERROR_FUNCTION_NOT_FOUND, getattr(nvml, "NVML_ERROR_ARGUMENT_VERSION_MISMATCH", 25)):
@@ -96,12 +95,6 @@ class NvmlAsker(Asker):
         if code == nvml.NVML_ERROR_NO_PERMISSION:
             return Refusal("this user may not read it: run as root")
         return Refusal(f"NVML: {error}")
-
-
-@cache
-def _who() -> str:
-    """Return who says that something is not supported: gVisor does, of every question that it does not pass on."""
-    return "this GPU, or gVisor in between," if host_environment().container == GVISOR else "this GPU"
 
 
 def field_value(nvml: Any, answer: Any) -> float:
