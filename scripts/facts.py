@@ -71,8 +71,8 @@ NEEDS = (
     (
         "`counters.xid_*`",
         (
-            "events of NVML, or /dev/kmsg (root, on the host), which alone has the text and the pid of an Xid. The log of "
-            "a kernel without NVIDIA's driver, to which another one passes the calls (WSL2, a proxy), says nothing"
+            "events of NVML, or /dev/kmsg (root, on the host), which alone has the text and the pid of an Xid. The log "
+            "of a kernel without NVIDIA's driver, to which another one passes the calls (WSL2, a proxy), says nothing"
         ),
         "UNMEASURED without both",
     ),
