@@ -90,16 +90,19 @@ class Asker:
         refusals = {"unread": self.unread, "unsupported": self.unsupported}
         return {**facts, **{key: dict(sorted(reasons.items())) for key, reasons in refusals.items() if reasons}}
 
-    def add_path(self, address: str | None, virtual: str) -> None:
-        """Add the PCI class of the device, and the bridges above it, which a virtual machine (its kind) emulates."""
+    def add_path(self, address: str | None, virtual: str, *, proxied: bool = False) -> None:
+        """Add the PCI class of the device, and the bridges above it, which a virtual machine (its kind) emulates.
+
+        `proxied` says that the driver is another kernel's, which this one's bus shows nothing of.
+        """
         hidden = "/sys/bus/pci does not show the GPU here"
         if kind := pci.read(address, "class"):
             self.facts["pci_class"] = kind
-            # NVML calls the devices of some virtual machines bare metal, such as V100 of a cloud at 00:04.0
-            if not virtual and host_environment().machine:
-                virtual = self.facts["virtualization"] = "passthrough"
         else:
             self.unsupported["pci_class"] = hidden
+        # NVML calls the devices of some virtual machines bare metal, such as V100 of a cloud at 00:04.0
+        if (kind or proxied) and not virtual and host_environment().machine:
+            virtual = self.facts["virtualization"] = "passthrough"
         if virtual:
             self.unsupported["pcie_path"] = f"the bridges of a virtual machine are emulated ({virtual})"
         elif path := pci.path(address):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from pytest_accel.drivers.host.host_environment import HostEnvironment
 from pytest_accel.drivers.vendors import habana
 from pytest_accel.drivers.vendors.amd.driver import AmdDriver
 from pytest_accel.drivers.vendors.cpu.driver import CpuDriver
+from pytest_accel.drivers.vendors.nvidia import driver as nvidia
 from pytest_accel.drivers.vendors.nvidia.driver import NvidiaDriver
 from pytest_accel.drivers.vendors.nvidia.power import slowdown_fields
 from pytest_accel.simulate.libraries import amdsmi, nvml
@@ -116,6 +118,26 @@ def test_a_device_of_a_virtual_machine_is_passed_through_whatever_nvml_says(
     (device,) = nvidia_driver.discover()
     assert device.facts["virtualization"] == mode
     assert ("pcie_path" in device.facts) == (mode == "none")
+
+
+def test_a_device_that_a_proxy_hands_into_a_virtual_machine_is_passed_through(
+    nvidia_driver: Driver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The bus shows nothing of it, and NVML answers as on the host; its host link is the guest's all the same."""
+    here = HostEnvironment(root=False, container="", machine="unknown hypervisor")
+    monkeypatch.setattr(library_query, "host_environment", lambda: here)
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/nvidiactl").touch()
+    monkeypatch.setattr(nvidia, "proxied", partial(nvidia.proxied, tmp_path))
+    nvml.install(nvml.NvmlLibrary([nvml.h100()]))
+
+    (device,) = nvidia_driver.discover()
+    assert device.facts["virtualization"] == "passthrough"
+    assert "emulated" in device.facts["unsupported"]["pcie_path"]
+
+    (tmp_path / "sys/module/nvidia").mkdir(parents=True)
+    (device,) = nvidia_driver.discover()
+    assert device.facts["virtualization"] == "none", "this kernel's own driver answers"
 
 
 def test_drivers_without_a_library_state_what_the_table_says(bus: str) -> None:

@@ -9,6 +9,7 @@ import ctypes
 import time
 from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pytest_accel.core.measurement import Device
@@ -82,7 +83,7 @@ class NvidiaDriver(Driver):
             repeat = NvmlAsker(nvml, handle, self._driver).ask(power.reading(self._driver))
             asker.facts["reasons"] &= repeat.get("reasons", asker.facts["reasons"])
         virtual, address = asker.facts.get("virtualization", "none"), asker.facts.get("pci_address")
-        asker.add_path(address, "" if virtual == "none" else virtual)
+        asker.add_path(address, "" if virtual == "none" else virtual, proxied=proxied())
         self._handles[uuid] = handle
         return asker.device(uuid, index, address, driver="nvidia", of_device=_OF_DEVICE)
 
@@ -141,6 +142,11 @@ class NvidiaDriver(Driver):
 
     def _asker(self, device: Device) -> Asker:
         return NvmlAsker(self._nvml, self._handles[device.uuid], self._driver)
+
+
+def proxied(root: Path = Path("/")) -> bool:
+    """Return True if the driver is another kernel's, to which this one passes the calls: gVisor, some microVMs."""
+    return (root / "dev/nvidiactl").exists() and not (root / "sys/module/nvidia").is_dir()
 
 
 def _problem(nvml: Any, error: Any) -> str:
