@@ -42,6 +42,8 @@ def plain(answer: Any) -> Any:
     """Return an answer as JSON has it: the fields of a struct by name, bytes as text."""
     if isinstance(answer, ctypes.Structure):
         return {field[0]: plain(getattr(answer, field[0])) for field in answer._fields_}
+    if isinstance(answer, pynvml.nvmlFriendlyObject):  # a process
+        return {name: plain(value) for name, value in vars(answer).items()}
     if isinstance(answer, (ctypes.Array, list, tuple)):
         return [plain(item) for item in answer]
     if isinstance(answer, bytes):
@@ -75,7 +77,7 @@ def of_functions(handle: Any) -> Iterator[dict[str, Any]]:
         if not name.startswith("nvmlDeviceGet") or any(word in name for word in UNREAD):
             continue
         parameters = inspect.signature(function).parameters.values()
-        gpu, *numbers = [each.name for each in parameters if each.default is inspect.Parameter.empty] or [""]
+        gpu, *numbers = [one.name for one in parameters if one.default is inspect.Parameter.empty] or [""]
         if gpu and all(number in NUMBERS for number in numbers):
             taken = itertools.product(*(range(NUMBERS[number]) for number in numbers))
             yield from answers(name, {arguments: partial(function, handle, *arguments) for arguments in taken})
@@ -125,17 +127,25 @@ def of_texts() -> Iterator[dict[str, Any]]:
 
 
 def of_gpus() -> Iterator[dict[str, Any]]:
-    """Yield the answers of every GPU, each with its index."""
-    for index in range(pynvml.nvmlDeviceGetCount()):
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    """Yield the answers of every GPU, each with its index; of a lost one, why it gives none."""
+    kind, answer = said(pynvml.nvmlInit)
+    if kind == "answer":
+        kind, answer = said(pynvml.nvmlDeviceGetCount)
+    if kind == "refused":
+        yield {"ask": "nvmlInit", kind: answer}
+    for index in range(answer if kind == "answer" else 0):
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        except pynvml.NVMLError as error:
+            yield {"gpu": index, "ask": "nvmlDeviceGetHandleByIndex", "refused": f"{error.value}: {error}"}
+            continue
         for found in itertools.chain(of_structs(handle), of_fields(handle), of_functions(handle)):
             yield {"gpu": index, **found}
 
 
 def main() -> None:
-    """Print the lines as they come: a library that crashes, or a program that hangs, costs only what would follow."""
-    kind, why = said(pynvml.nvmlInit)
-    for found in itertools.chain(of_gpus() if kind == "answer" else [{"ask": "nvmlInit", "refused": why}], of_texts()):
+    """Print the lines as they come: a program that hangs costs only what would follow."""
+    for found in itertools.chain(of_gpus(), of_texts()):
         print(json.dumps(found), flush=True)
 
 

@@ -37,7 +37,7 @@ from pytest_accel.probes.declare import declarations
 from pytest_accel.skus.loader import load as load_sku
 
 HERE = Path(__file__).parent
-RESERVE = 34.0
+RESERVE = 31.0
 """Seconds of the stated minutes that are left at the end: to end a step, for the last answers, and to pack."""
 INSTALLING, FIRST, ASKING = 20.0, 16.0, 30.0
 """Seconds that run.sh may need, then until it is known what the machine has, and at most for all of its answers."""
@@ -171,9 +171,16 @@ def tracing(file: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):
             out = stack.enter_context(open(file, "w", encoding="utf-8"))
             trace = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-            stack.callback(trace.wait)
-            stack.callback(trace.terminate)
+            stack.callback(_end, trace)
         yield
+
+
+def _end(trace: subprocess.Popen[bytes]) -> None:
+    """End a program, which may hang in the driver: then it is left behind."""
+    for end in (trace.terminate, trace.kill):
+        end()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            trace.wait(3)
 
 
 def _said(command: Sequence[str], limit: float) -> str:
@@ -239,7 +246,6 @@ def main() -> None:
     os.environ.update({**ALONE, **({"CUDA_VISIBLE_DEVICES": ""} if options.cpu else {})})
     folder = new_folder(options.output)
     print(f"results, also while it runs: {folder} and {folder.name}.tar.gz beside it", flush=True)
-    keep_answers(folder / "answers.jsonl")
     machine, facts = about()
     sku, words = subject(options, machine)
     part = sku if sku not in ("cpu", "auto", "") else PART
@@ -248,6 +254,7 @@ def main() -> None:
     session = Session(folder, until, every if sku else [replace(each, lacks="no GPU") for each in every], report)
     session.found |= {"about": {**facts, "device": words}, "part": part}
     try:
+        keep_answers(folder / "answers.jsonl")
         write_files(folder, sku or "auto", 2 if options.cpu else 60)
         with tracing(folder / "trace.csv"):
             session.run()

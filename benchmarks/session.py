@@ -69,7 +69,10 @@ class Session:
             elif left < step.seconds:
                 entry["result"] = f"NOT RUN: it is planned with {step.seconds:g} s, and {max(0.0, left):.0f} were left"
             else:
-                self._process(step, entry, min(left, LATE * step.seconds))
+                try:
+                    self._process(step, entry, min(left, LATE * step.seconds))
+                except OSError as error:  # a full disk, on which there is no log
+                    entry["result"] = f"BROKE: {error}"
             self.keep()
             self.pack()
             print(f"{step.name}: {entry['result']} ({entry['seconds']:g} s)", flush=True)

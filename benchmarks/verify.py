@@ -122,7 +122,7 @@ def v1(subject: Subject) -> Found:
             work()
         spins, driver = subject.queue_spins(), cuda.clock_rate()  # while the queue is full
         pairs.append((subject.clock_of(spins), driver))
-    cycles, driver = (statistics.median(each) for each in zip(*pairs, strict=True))
+    cycles, driver = map(statistics.median, zip(*pairs, strict=True))
     time.sleep(3.0)
     idle = subject.clock_of(subject.queue_spins(WAKING))
     return {"cycles / driver": cycles / driver, "loaded MHz": cycles, "idle MHz": idle}, {"pairs_mhz": pairs}
@@ -156,7 +156,7 @@ def v2(subject: Subject) -> Found:
     bench.need_gpu("its clock")
     work = bench.product()
     bursts = _burst(work, subject)
-    once, fast = (statistics.median(each) for each in zip(*bursts, strict=True))
+    once, fast = map(statistics.median, zip(*bursts, strict=True))
     burst = work.operations / once / 1e12
     sustained, held = bench.rate(work, work.operations, 10.0), []
     for _ in range(10):
@@ -198,7 +198,7 @@ def v4(subject: Subject) -> Found:
             start = clock.mark()
             work()
             times.append((start, clock.mark()))
-        apart_s.append([clock.seconds(*each) for each in times])
+        apart_s.append([clock.seconds(*marks) for marks in times])
         apart = work.operations / statistics.fmean(apart_s[-1]) / 1e12
         gains.append(apart / bench.rate(work, work.operations, 4.0) - 1)
     return {"small": gains[0], "large": gains[1]}, {"shapes": shapes, "apart_s": apart_s}

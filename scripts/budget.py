@@ -12,7 +12,7 @@ import sys
 import tokenize
 from pathlib import Path
 
-BUDGET = 33_129
+BUDGET = 33_130
 """The most lines of code that the package may have."""
 PACKAGE = Path(__file__).parents[1] / "pytest_accel"
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

@@ -75,7 +75,8 @@ def exact_matmul(device: Compute, *, dtype: str = "bf16", m: int = 8192, n: int 
     a repeat. The details hold the number of compared products, and the rate of faults that it excludes (3 / products,
     at 95 % confidence).
 
-    Raises NotApplicable for a dtype without exact products, or one that the CPU has no fast path for.
+    Raises NotApplicable for a dtype without exact products, or one that the CPU has no fast path for, and for a shape
+    that `Gemm` refuses.
     """
     if dtype not in INTEGER_UP_TO:
         raise NotApplicable(f"exact_matmul does not support {dtype} (supported: {', '.join(INTEGER_UP_TO)})")

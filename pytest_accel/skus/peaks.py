@@ -50,7 +50,8 @@ OF_THE_HOST: Final = ("inventory.ecc", "health.ecc_", "health.bad_pages", "count
 A guest answers 0 or nothing for them (amdgpu_ras_late_init leaves a virtual function without counters; amdsmi.h).
 """
 
-OF_PEER_LINKS: Final = ("fabric", "nvlink_", "xgmi_")
+
+OF_PEER_LINKS: Final = ("fabric", "nvlink_")
 """Facts of the links to other devices, by the beginning of their names behind the group.
 
 A virtual machine with one device alone finds these links off or half set up: completed without a cluster (H200:

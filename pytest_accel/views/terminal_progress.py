@@ -87,6 +87,7 @@ def _write_line(reporter: pytest.TerminalReporter, text: str) -> None:
     """Write a line while a test runs, whose output pytest captures."""
     capture = reporter.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+        reporter.ensure_newline()
         writer = reporter.config.get_terminal_writer()
         if writer.width_of_current_line:  # the dots of -q, behind which pytest would go on
             writer.line()

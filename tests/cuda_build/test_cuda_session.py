@@ -33,6 +33,7 @@ def test_the_summary_has_the_verdict_of_the_suite_and_the_figures_of_the_part(bu
     (row,) = found["steps"]["V2"]["rows"]
     assert row["found"]["burst TFLOPS"] == pytest.approx(float(str(H100["TFLOPS_BF16"])), rel=0.01)
     assert "burst TFLOPS 769 to 798" in row["predicted"]
+    assert row["details"]["mhz_burst"] == pytest.approx(float(str(H100["SM_MHZ"])), rel=0.01), "no launch counts"
 
 
 @pytest.mark.nightly

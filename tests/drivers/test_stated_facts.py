@@ -120,14 +120,15 @@ def test_a_device_of_a_virtual_machine_is_passed_through_whatever_nvml_says(
     assert ("pcie_path" in device.facts) == (mode == "none")
 
 
+@pytest.mark.parametrize("node", ["nvidiactl", "dxg"])
 def test_a_device_that_a_proxy_hands_into_a_virtual_machine_is_passed_through(
-    nvidia_driver: Driver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    node: str, nvidia_driver: Driver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The bus shows nothing of it, and NVML answers as on the host; its host link is the guest's all the same."""
     here = HostEnvironment(root=False, container="", machine="unknown hypervisor")
     monkeypatch.setattr(library_query, "host_environment", lambda: here)
     (tmp_path / "dev").mkdir()
-    (tmp_path / "dev/nvidiactl").touch()
+    (tmp_path / "dev" / node).touch()
     monkeypatch.setattr(nvidia, "proxied", partial(nvidia.proxied, tmp_path))
     nvml.install(nvml.NvmlLibrary([nvml.h100()]))
 

@@ -31,7 +31,7 @@ from pytest_accel.drivers.vendor import TorchKind
 from pytest_accel.probes.declare import declaration_for
 from pytest_accel.probes.device import fast_paths, worker
 from pytest_accel.probes.device.error_class import NotApplicable, Unmeasurable, WrongResult
-from pytest_accel.probes.device.gemm import Gemm
+from pytest_accel.probes.device.gemm import Gemm, refuse_unsupported
 from pytest_accel.probes.device.timing import Clock
 from pytest_accel.probes.device.torch_backend import Backend
 from pytest_accel.probes.device.torch_device import Compute, ProbeResult
@@ -421,6 +421,13 @@ def test_what_a_gpu_cannot_multiply_is_not_applicable(
     device = Compute([gpu()], AtOnce())
     with pytest.raises(NotApplicable, match=why):
         probes.matmul(device, dtype=dtype, m=shape[0], n=shape[1], k=shape[2])
+
+
+@pytest.mark.parametrize("shape", [(8192, 8192, 5000), (5000, 300, 5120), (300, 300, 200)])
+def test_a_product_of_enough_tiles_or_whole_steps_is_not_refused(
+    cuda: pytest.MonkeyPatch, shape: tuple[int, int, int]
+) -> None:
+    refuse_unsupported(Compute([gpu()], AtOnce()), "bf16", shape)
 
 
 @pytest.fixture

@@ -213,9 +213,11 @@ def test_a_disk_that_is_full_costs_the_summary_alone(tmp_path: Path, monkeypatch
 
     session = Session(tmp_path, time.monotonic() + 60.0, [Step("V6", 1.0)], session_report.report)
     monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(session, "_process", full)
 
-    session.keep()
+    session.run()
 
+    assert session.found["steps"]["V6"]["result"] == "BROKE: [Errno 28] No space left on device"
     assert (tmp_path / "session.md").read_text().startswith("# A session"), "the one before stays"
 
 
@@ -264,7 +266,7 @@ def test_the_plan_of_seven_minutes_has_what_is_worth_most_and_says_what_does_not
     rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
 
     fits = [name for name, _, total in rows[1:] if not total.startswith("NOT RUN")]
-    assert fits[:5] == ["quick", "every", "soak", "V6", "V2"]
+    assert fits[:6] == ["quick", "every", "soak", "V6", "V2", "records"]
     sums = [float(total) for _, _, total in rows if not total.startswith("NOT RUN")]
     assert sums == sorted(sums)
     assert sums[-1] <= 7 * 60 - gpu_session.RESERVE
@@ -357,9 +359,14 @@ class version: cuda, hip = "13.0", None
 __version__ = "2.13.0+stub"
 """
 NVML = """
-from pytest_accel.simulate.libraries.nvml import NvmlLibrary, h200, install
-install(NvmlLibrary([h200()]))
+from pytest_accel.simulate.libraries.nvml import NvmlLibrary, h200, install, processes
+install(NvmlLibrary([h200(nvmlDeviceGetComputeRunningProcesses_v3=processes(4711, memory=1 << 30))]))
 """
+SMI = """#!/bin/sh
+echo "nvidia-smi $*"
+case "$*" in *--loop=1*) trap "" TERM; while :; do sleep 1; done;; esac
+"""
+"""It follows the device until it is killed, as one that hangs in the driver."""
 
 
 def session(folder: Path, *arguments: str, gpu: bool) -> subprocess.CompletedProcess[str]:
@@ -367,9 +374,11 @@ def session(folder: Path, *arguments: str, gpu: bool) -> subprocess.CompletedPro
     (folder / "stub" / "torch").mkdir(parents=True)
     (folder / "stub" / "torch" / "__init__.py").write_text(TORCH.format(gpu=gpu))
     (folder / "stub" / "sitecustomize.py").write_text(NVML)
+    (folder / "stub" / "nvidia-smi").write_text(SMI)
+    (folder / "stub" / "nvidia-smi").chmod(0o755)
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST", "COV"))}
     command = [sys.executable, str(BENCHMARKS / "gpu_session.py"), str(folder / "out"), *arguments]
-    environment = {**kept, "PYTHONPATH": str(folder / "stub")}
+    environment = {**kept, "PYTHONPATH": str(folder / "stub"), "PATH": f"{folder / 'stub'}:{kept['PATH']}"}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
 
 
@@ -429,4 +438,8 @@ def test_what_the_machine_answers_is_written_down_with_every_refusal(tmp_path: P
     assert said["nvmlDeviceGetNvLinkState"]["arguments"] == [[link] for link in range(18)]
     assert "volatileCor" in said["nvmlDeviceGetSramEccErrorStatus"]["answer"]
     assert said["nvmlDeviceGetBridgeChipInfo"]["refused"] == "3: Not Supported"
+    assert said["nvmlDeviceGetComputeRunningProcesses"]["answer"][0]["pid"] == 4711
     assert said["uname -a"]["answer"].startswith("Linux")
+    after = (tmp_path / "out" / "session" / "answers-after.jsonl").read_text()
+    assert '"ask": "nvidia-smi -q", "answer": "nvidia-smi -q' in after
+    assert "clocks.sm" in (tmp_path / "out" / "session" / "trace.csv").read_text()

@@ -199,8 +199,12 @@ def test_what_cannot_exist_on_the_platform_is_not_required() -> None:
     single = sku.platforms["single"]
     limits = {**requirements.limits(sku, single, 1), "peer_copy.one_way": Limit("peer_copy.one_way", "GB/s", floor=1)}
     assert "peer_copy.one_way" not in requirements.applying(limits, sku, single)
-    excluded = set(limits) - set(requirements.applying(limits, sku, single))
-    assert not [metric for metric in excluded if not any(word in metric for word in ("peer", "nvlink", "fabric"))]
+    of_links = {
+        *(f"counters.{name}" for name in ("fabric", "nvlink_crc", "nvlink_down", "nvlink_effective")),
+        *("counters.nvlink_recovery", "counters.nvlink_replay"),
+        *("health.fabric_faults", "inventory.fabric_clique", "inventory.fabric_cluster"),
+    }
+    assert set(limits) - set(requirements.applying(limits, sku, single)) == {"peer_copy.one_way", *of_links}
 
 
 def test_the_floor_of_a_class_on_the_host_link_is_not_judged_in_a_virtual_machine() -> None:

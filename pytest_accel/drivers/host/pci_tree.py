@@ -113,7 +113,7 @@ def pcie_width(root: Path) -> str:
         # is of the same switch, or nothing: a root port of x32 with a healthy card of x16 is full (QEMU's are x32).
         for child, parent in zip(path[::2], [*path[1::2], None], strict=False):
             if child is not function and not (child / "current_link_width").exists():
-                continue  # root ports of some machines do not report it
+                continue  # some ports do not report it
             current, widths = number(child / "current_link_width"), [number(child / "max_link_width")]
             if parent and (parent / "max_link_width").exists():
                 widths.append(number(parent / "max_link_width"))

@@ -157,10 +157,11 @@ class ErrorReports:
             unheard = None if reports else self.gap_of(subject)
             trouble = Trouble("need", f"Xids cannot be observed: {unheard}") if unheard else None
             return _measured(metric, subject, reports, windows, trouble)
-        deaf = self.deaf.get(SOURCE, "it is not followed here") or self.deaf_to.get((SOURCE, subject))
+        deaf = self.deaf.get(SOURCE, "it is not followed here")
+        silent = f"the kernel log cannot be read: {deaf}" if deaf else self.deaf_to.get((SOURCE, subject))
         trouble = Trouble("need", self.gap) if self.gap else None
-        if deaf:  # not unmeasured: counters, Xids and the devices themselves report most of the same errors
-            trouble = Trouble("not_applicable", f"the kernel log cannot be read: {deaf}")
+        if silent:  # not unmeasured: counters, Xids and the devices themselves report most of the same errors
+            trouble = Trouble("not_applicable", silent)
         if not windows and not reports:
             trouble = Trouble("not_applicable", "no probe ran that could have caused one")
         return _measured(metric, subject, reports, windows, None if reports else trouble)

@@ -48,7 +48,8 @@ MULTIPLE_OF = {"fp8": 16, "int8": 8}
 """Number that n and k have to be multiples of on a GPU, for torch._scaled_mm and torch._int_mm."""
 SPLIT = 128
 """Side of the tiles, and a multiple of the steps along k, of cuBLAS. With fewer tiles than SMs it splits the sums, and
-versions 12 and 13 may lose what is left of k behind the last step (facebookexperimental/triton#2767)."""
+versions 12 and 13 may lose what is left of k behind the last step (facebookexperimental/triton#2767). Assumed: sums of
+two steps are not split."""
 COLUMN_MAJOR = ("fp8", "int8", *block_formats.DTYPES)
 """Dtypes whose kernels require that B lies column by column."""
 

@@ -145,8 +145,9 @@ class NvidiaDriver(Driver):
 
 
 def proxied(root: Path = Path("/")) -> bool:
-    """Return True if the driver is another kernel's, to which this one passes the calls: gVisor, some microVMs."""
-    return (root / "dev/nvidiactl").exists() and not (root / "sys/module/nvidia").is_dir()
+    """Return True if another kernel has the driver, to which this one passes the calls: gVisor, WSL2, some microVMs."""
+    nodes = any((root / "dev" / node).exists() for node in ("nvidiactl", "dxg"))
+    return nodes and not (root / "sys/module/nvidia").is_dir()
 
 
 def _problem(nvml: Any, error: Any) -> str:

@@ -119,16 +119,11 @@ def summary(links: list[dict[str, Any]], count: int | None) -> dict[str, Any]:
 
 def _faults(info: Any) -> list[str] | None:
     mask = info.healthMask
-    if not mask:  # nothing of it is supported, as on H100 (leptonai/gpud, fabric_state.go)
+    if not mask and not getattr(info, "healthSummary", 0):  # nothing is supported, as on H100 (gpud, fabric_state.go)
         return None
     faults = [name for position, name in FABRIC_FAULTS.items() if mask >> position & 3 == 1]
     configuration = mask >> 8 & 0xF
     return faults + ([named(FABRIC_CONFIGURATION)(configuration)] if configuration > 1 else [])
-
-
-def _cluster(info: Any) -> bytes | None:
-    """Return the UUID of the cluster; None for a device in none, which states zeros (H200: thamada/gls)."""
-    return bytes(info.clusterUuid) if any(info.clusterUuid) else None
 
 
 _V3, _V2, _V1 = "c_nvmlGpuFabricInfo_v3_t", "c_nvmlGpuFabricInfo_v2_t", "c_nvmlGpuFabricInfo_t"
@@ -145,8 +140,8 @@ def _info(read: Any, *structs: str) -> tuple[Answerer, ...]:
 FABRIC: Table = {
     "fabric_state": _info(lambda info: named(FABRIC_STATES)(info.state) if info.state else None, _V3, _V2, _V1),
     "fabric_status": _info(lambda info: info.status, _V3, _V2, _V1),
-    "fabric_cluster": _info(lambda info: _cluster(info) and str(uuid.UUID(bytes=_cluster(info))), _V3, _V2, _V1),
-    "fabric_clique": _info(lambda info: _cluster(info) and info.cliqueId, _V3, _V2, _V1),
+    "fabric_cluster": _info(lambda info: str(uuid.UUID(bytes=bytes(info.clusterUuid))), _V3, _V2, _V1),
+    "fabric_clique": _info(lambda info: info.cliqueId, _V3, _V2, _V1),
     "fabric_faults": _info(_faults, _V3, _V2),
     "fabric_health": _info(lambda info: named(FABRIC_SUMMARY)(info.healthSummary) if info.healthSummary else None, _V3),
 }
