@@ -13,7 +13,7 @@ from node import H100, H200, HERE, Build, Node
 pytestmark = pytest.mark.cuda_build
 
 SESSION = HERE.parents[1] / "benchmarks/gpu_session.py"
-PROGRAMS = {"PROGRAMS": "verify.py compare.py machine.py"}
+PROGRAMS = {"PROGRAMS": "verify.py compare.py machine.py answers.py"}
 
 
 def session(node: Node, folder: Path, *options: str, limit: float = 600.0) -> tuple[dict[str, Any], str]:
@@ -59,3 +59,5 @@ def test_the_whole_session_of_a_microvm_ends_in_seven_minutes_and_no_step_breaks
     assert " 0 broke, 0 stopped" in summary
     assert all(found["steps"][name]["result"].startswith("ended with") for name in ("quick", "every", "soak"))
     assert (tmp_path / "session.tar.gz").stat().st_size < 2**20
+    answers = (tmp_path / "session/answers.jsonl").read_text()
+    assert '"ask": "nvmlDeviceGetName", "answer": "NVIDIA H200"' in answers
