@@ -134,10 +134,9 @@ def of_gpus() -> Iterator[dict[str, Any]]:
     if kind == "refused":
         yield {"ask": "nvmlInit", kind: answer}
     for index in range(answer if kind == "answer" else 0):
-        try:
-            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        except pynvml.NVMLError as error:
-            yield {"gpu": index, "ask": "nvmlDeviceGetHandleByIndex", "refused": f"{error.value}: {error}"}
+        kind, handle = said(partial(pynvml.nvmlDeviceGetHandleByIndex, index))
+        if kind == "refused":
+            yield {"gpu": index, "ask": "nvmlDeviceGetHandleByIndex", kind: handle}
             continue
         for found in itertools.chain(of_structs(handle), of_fields(handle), of_functions(handle)):
             yield {"gpu": index, **found}

@@ -1,7 +1,7 @@
 """Everything that is open on one GPU, in one call: the steps in the order of their worth, within a number of minutes.
 
-First and last answers.py writes down what the management library, the kernel and the tools of the machine say, as
-answers.jsonl and answers-after.jsonl; clocks, power and temperatures of every second are in trace.csv.
+Before and after the steps answers.py writes down what the management library, the kernel and the tools of the machine
+say, as answers.jsonl and answers-after.jsonl; clocks, power and temperatures of every second are in trace.csv.
 
 The packaged suite at level quick, every metric of level standard in little time, a soak of a minute, the runs V1 to V12
 of verify.py with their predictions, and compare.py's ratios to the tools of others, of which a folder with builds is
@@ -30,7 +30,7 @@ from typing import Any
 import compare
 import verify
 from bench import NotRun
-from session import Session, Step
+from session import Session, Step, end
 from session_report import report
 
 from pytest_accel.probes.declare import declarations
@@ -41,8 +41,11 @@ RESERVE = 31.0
 """Seconds of the stated minutes that are left at the end: to end a step, for the last answers, and to pack."""
 INSTALLING, FIRST, ASKING = 20.0, 16.0, 30.0
 """Seconds that run.sh may need, then until it is known what the machine has, and at most for all of its answers."""
-TRACE = "timestamp,index,pstate,clocks.sm,clocks.mem,power.draw,temperature.gpu,temperature.memory,utilization.gpu,"
-TRACE += "memory.used,clocks_throttle_reasons.active"
+TRACE = (
+    "timestamp", "index", "pstate", "clocks.sm", "clocks.mem", "power.draw", "temperature.gpu", "temperature.memory",
+    "utilization.gpu", "memory.used", "clocks_event_reasons.active",
+)  # fmt: skip
+"""What nvidia-smi is asked for, by its names since driver 535."""
 QUICK, EVERY, SOAK = 85.0, 120.0, 90.0
 """Seconds of a run of the suite on one GPU, planned: its budgets, the start of its processes, settling, checks."""
 LEAST = 1.0
@@ -166,21 +169,15 @@ def keep_answers(file: Path) -> None:
 @contextlib.contextmanager
 def tracing(file: Path) -> Iterator[None]:
     """Have nvidia-smi write a line a second into a file."""
-    command = ["nvidia-smi", f"--query-gpu={TRACE}", "--format=csv", "--loop=1"]
+    command = ["nvidia-smi", f"--query-gpu={','.join(TRACE)}", "--format=csv", "--loop=1"]
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             out = stack.enter_context(open(file, "w", encoding="utf-8"))
-            trace = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-            stack.callback(_end, trace)
+            trace = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            )
+            stack.callback(end, trace)
         yield
-
-
-def _end(trace: subprocess.Popen[bytes]) -> None:
-    """End a program, which may hang in the driver: then it is left behind."""
-    for end in (trace.terminate, trace.kill):
-        end()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            trace.wait(3)
 
 
 def _said(command: Sequence[str], limit: float) -> str:

@@ -109,7 +109,7 @@ class Session:
             )  # fmt: skip
             stack.callback(_judged, step, entry, self.folder)
             stack.callback(_hear, step, entry, log)
-            stack.callback(_end, process)
+            stack.callback(end, process)
             ended = None
             while ended is None and time.monotonic() - began < limit:
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -180,8 +180,8 @@ def _last(log: Path) -> str:
     return lines[-1].replace("|", "/")[:200]
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a step and all that it started. What cannot be killed is left behind."""
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a program that leads its process group, and all that it started. What cannot be killed is left behind."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, how)

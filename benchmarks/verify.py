@@ -14,9 +14,8 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +37,6 @@ Found = tuple[dict[str, float], dict[str, Any]]
 """The figures that something was predicted of, by name, and what explains them."""
 
 
-LENGTHS = (200_000, 600_000)
-"""SM cycles of the two counted kernels, 0.1 and 0.3 ms at 1980 MHz."""
 WAKING = 40_000_000
 """SM cycles after which an idle device has its clock: 20 ms at 1980 MHz, 116 ms at the 345 MHz of an idle H200."""
 
@@ -64,26 +61,9 @@ class Subject:
             raise NotRun(f"the run {level} did not come to its end (state: {found.state})")
         return found
 
-    def queue_spins(self, lead: int = 1_000_000) -> list[Any]:
-        """Queue a kernel that counts SM cycles, `lead` of them and then two lengths, and return the events between.
-
-        The lead keeps the device busy until all of it is queued, else the host's way to the first launch would count;
-        and the first call of a process loads the kernel.
-        """
-        cuda = self.bench.torch.cuda
-        events = [cuda.Event(enable_timing=True) for _ in range(3)]
-        cuda._sleep(lead)  # noqa: SLF001  torch has no public one
-        events[0].record()
-        for cycles, event in zip(LENGTHS, events[1:], strict=True):
-            cuda._sleep(cycles)  # noqa: SLF001
-            event.record()
-        return events
-
-    def clock_of(self, events: Sequence[Any]) -> float:
-        """MHz by what `queue_spins` queued: the difference of the two lengths, so that their launches cancel."""
-        events[-1].synchronize()
-        short, long = (a.elapsed_time(b) for a, b in pairwise(events))
-        return float((LENGTHS[1] - LENGTHS[0]) / (long - short) / 1e3)
+    def counted_mhz(self) -> float:
+        """Return the SM clock in MHz right behind the work that is queued, by counted cycles; nan without any."""
+        return float(self.bench.device.counted_clock().get("counted_mhz", math.nan))
 
     def share_of_clock(self, tflops: float, mhz: float) -> float:
         per_clock = flops_per_clock(load_sku(self.sku).datasheet, self.bench.dtype)
@@ -120,12 +100,13 @@ def v1(subject: Subject) -> Found:
     for _ in range(20):
         for _ in range(100):
             work()
-        spins, driver = subject.queue_spins(), cuda.clock_rate()  # while the queue is full
-        pairs.append((subject.clock_of(spins), driver))
+        driver = cuda.clock_rate()  # while the queue is full
+        pairs.append((subject.counted_mhz(), driver))
     cycles, driver = map(statistics.median, zip(*pairs, strict=True))
     time.sleep(3.0)
-    idle = subject.clock_of(subject.queue_spins(WAKING))
-    return {"cycles / driver": cycles / driver, "loaded MHz": cycles, "idle MHz": idle}, {"pairs_mhz": pairs}
+    cuda._sleep(WAKING)  # noqa: SLF001  torch has no public one
+    figures = {"cycles / driver": cycles / driver, "loaded MHz": cycles, "idle MHz": subject.counted_mhz()}
+    return figures, {"pairs_mhz": pairs}
 
 
 def _burst(work: Callable[[], object], subject: Subject) -> list[tuple[float, float]]:
@@ -145,8 +126,8 @@ def _burst(work: Callable[[], object], subject: Subject) -> list[tuple[float, fl
         start = clock.mark()
         for _ in range(count):
             work()
-        end, spins = clock.mark(), subject.queue_spins()  # behind the work, before the host waits for anything
-        found.append((clock.seconds(start, end) / count, subject.clock_of(spins)))
+        end, mhz = clock.mark(), subject.counted_mhz()  # behind the work, before the host waits for it
+        found.append((clock.seconds(start, end) / count, mhz))
         bench.gate.report_block(found[-1][0], False)
     return found
 
@@ -162,7 +143,7 @@ def v2(subject: Subject) -> Found:
     for _ in range(10):
         for _ in range(100):
             work()
-        held.append(subject.clock_of(subject.queue_spins()))
+        held.append(subject.counted_mhz())
     steady = statistics.median(held)
     before, after = subject.share_of_clock(burst, fast), subject.share_of_clock(sustained, steady)
     figures = {"sustained": after, "change from burst": abs(after - before), "rate lost": 1 - sustained / burst}

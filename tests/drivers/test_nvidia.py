@@ -166,7 +166,7 @@ def test_a_library_that_takes_the_second_version_of_a_struct() -> None:
 
 
 def test_a_health_mask_of_zeros_states_no_health_of_the_fabric() -> None:
-    """Of H100, and of a H200 in a virtual machine. A summary that says otherwise is read all the same."""
+    """H100 state zeros, and so does an H200 in a virtual machine. A summary beside the zeros is read all the same."""
     facts = only(opened(h200(nvmlDeviceGetGpuFabricInfoV=fabric(healthMask=0, healthSummary=0)))).facts
     assert facts["fabric_state"] == "completed"
     assert not {"fabric_faults", "fabric_health"} & set(facts)

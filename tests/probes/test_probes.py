@@ -423,11 +423,25 @@ def test_what_a_gpu_cannot_multiply_is_not_applicable(
         probes.matmul(device, dtype=dtype, m=shape[0], n=shape[1], k=shape[2])
 
 
-@pytest.mark.parametrize("shape", [(8192, 8192, 5000), (5000, 300, 5120), (300, 300, 200)])
-def test_a_product_of_enough_tiles_or_whole_steps_is_not_refused(
-    cuda: pytest.MonkeyPatch, shape: tuple[int, int, int]
+@pytest.mark.parametrize(
+    ("shape", "refused"),
+    [
+        ((5000, 300, 5000), True),
+        ((8192, 8192, 5000), False),  # enough tiles
+        ((5000, 300, 5120), False),  # whole steps along k
+        ((300, 300, 200), False),  # too few steps to be split
+    ],
+)
+def test_a_product_that_cublas_may_split_with_a_rest_is_refused(
+    cuda: pytest.MonkeyPatch, shape: tuple[int, int, int], refused: bool
 ) -> None:
-    refuse_unsupported(Compute([gpu()], AtOnce()), "bf16", shape)
+    device = Compute([gpu()], AtOnce())
+    try:
+        refuse_unsupported(device, "bf16", shape)
+        found = False
+    except NotApplicable:
+        found = True
+    assert found == refused
 
 
 @pytest.fixture

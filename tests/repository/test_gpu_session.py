@@ -364,9 +364,8 @@ install(NvmlLibrary([h200(nvmlDeviceGetComputeRunningProcesses_v3=processes(4711
 """
 SMI = """#!/bin/sh
 echo "nvidia-smi $*"
-case "$*" in *--loop=1*) trap "" TERM; while :; do sleep 1; done;; esac
+case "$*" in *--loop=1*) exec sleep 300;; esac
 """
-"""It follows the device until it is killed, as one that hangs in the driver."""
 
 
 def session(folder: Path, *arguments: str, gpu: bool) -> subprocess.CompletedProcess[str]:

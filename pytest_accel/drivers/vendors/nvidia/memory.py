@@ -22,9 +22,9 @@ RECOVERY = {
 _COUNTERS = {"volatile": "NVML_VOLATILE_ECC", "aggregate": "NVML_AGGREGATE_ECC"}
 """Counters since the driver was loaded, and over the life of the board."""
 _KINDS = {"correctable": "NVML_MEMORY_ERROR_TYPE_CORRECTED", "uncorrectable": "NVML_MEMORY_ERROR_TYPE_UNCORRECTED"}
-SPARE_ROWS = ("max", "high", "partial", "low", "none")
-"""How many of its spare rows a bank has left: all, most, some, few or none."""
 _LOCATIONS = {"sram": "NVML_MEMORY_LOCATION_SRAM", "dram": "NVML_MEMORY_LOCATION_DRAM"}
+SPARE_ROWS = ("max", "high", "partial", "low", "none")
+"""The fields of NVML's histogram: banks that have all, most, some, few or none of their spare rows left."""
 
 
 def _remapped(index: int) -> Answerer:
